@@ -25,6 +25,7 @@ from tidelog.checkpoint.manifest import (
 )
 from tidelog.errors import FormatVersionError, InvariantError, TidelogError
 from tidelog.ids import Generation, Slot
+from tidelog.options.units import plural
 from tidelog.storage import object_names
 
 
@@ -73,7 +74,7 @@ def check_manifest(checkpoint: Checkpoint) -> None:
     if violations:
         first = violations[0]
         raise InvariantError(
-            f"{first.where} ({first.check}, {len(violations)} violations in all)",
+            f"{first.where} ({first.check}, {plural(len(violations), 'violation')} in all)",
             expected=first.expected,
             found=first.found,
             action="report this as a defect; the manifest was not written, the last "
@@ -89,7 +90,7 @@ def manifest_violations(checkpoint: Checkpoint) -> list[Finding]:
     violations = []
     if not generation < checkpoint.slot:
         violations.append(
-            Finding(Invariant.GENERATION, slot, "a start slot below it", f"{generation}")
+            Finding(Invariant.GENERATION, slot, "the number of a start below it", f"{generation}")
         )
     operators = [operator.id for operator in checkpoint.operators]
     violations += _unique(Invariant.SUBTASKS, slot, "operator ids", operators)
@@ -135,7 +136,7 @@ def _operator_violations(where: str, operator: OperatorState) -> Iterator[Findin
 
 def _inherited_violations(where: str, state: SubtaskState) -> Iterator[Finding]:
     if state.inherited and state.materialization is not None:
-        number = f"{len(state.inherited)} inherited states"
+        number = plural(len(state.inherited), "inherited state")
         yield Finding(Invariant.INHERITED, where, "its own materialization alone", number)
     for layer in state.inherited:
         groups = (layer.first_key_group, layer.last_key_group)
@@ -227,7 +228,7 @@ def _checkpoint_id_violations(entries: Mapping[Slot, Entry]) -> Iterator[Finding
             yield Finding(
                 Invariant.CHECKPOINT_IDS,
                 object_names.checkpoint(after.slot),
-                f"a checkpoint id above {before.checkpoint_id}, that of slot {before.slot}",
+                f"a checkpoint id above {before.checkpoint_id}, that of checkpoint {before.slot}",
                 f"{after.checkpoint_id}",
             )
 
@@ -248,7 +249,7 @@ def _start_violations(
     newest, witness = max(witnesses.items())
     slot = Slot(newest)
     if slot not in unreadable and not isinstance(entries.get(slot), Start):
-        actual = "no slot" if slot not in entries else "a checkpoint"
+        actual = "no such object" if slot not in entries else "a checkpoint"
         expected = f"the start of generation {newest}, which {witness} is from"
         yield Finding(Invariant.STARTS, object_names.checkpoint(slot), expected, actual)
 

@@ -72,7 +72,7 @@ def open(
     Raises ConfigError, StateSchemaError for states that are not the stored ones, RestoreError and
     StorageError. Another program that has the same state open is fenced: its next checkpoint fails.
 
-    With `at` it is a `View` of a checkpoint, to be read alone: "latest", the number of a slot, or
+    With `at` it is a `View` of a checkpoint, to be read alone: "latest", its number, or
     the name of a savepoint. It fences nobody and needs no `state`, which is checked if it is given.
     The store may be that of any job; `operator` says which one's states, if several have some.
     Raises ConfigError and ObjectNotFoundError for what is not there, and what a restore raises.

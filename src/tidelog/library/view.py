@@ -84,7 +84,7 @@ class View:
         directory: Path,
     ) -> None:
         self.at = checkpoint
-        """The checkpoint: its `slot`, `created_ms` and so on."""
+        """The checkpoint: its `number`, `created_ms` and so on."""
         self._url = url
         self._operator = operator
         self._subtasks = subtasks
@@ -224,7 +224,7 @@ class ViewOpening:
         ids = [self.operator] if self.operator else list(readable)
         if len(ids) != 1 or ids[0] not in readable:
             raise ConfigError(
-                f"operator of slot {checkpoint.slot} of {self.store.url}",
+                f"operator of checkpoint {checkpoint.slot} of {self.store.url}",
                 expected=f"one of {', '.join(readable) or 'none: no operator has state to read'}",
                 found=", ".join(ids) or "none",
                 action="name one with operator=",

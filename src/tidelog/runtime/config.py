@@ -190,7 +190,7 @@ class JobConfig:
     retain: int = option(
         3,
         Integer(Range(1)),
-        "Checkpoints kept besides savepoints and pinned slots.",
+        "Checkpoints kept besides savepoints.",
         when="Raise it to go back further; each keeps the log and files that it names.",
     )
     allow_non_restored_state: tuple[str, ...] = option(

@@ -53,8 +53,8 @@ class JobResult:
     """How an incarnation ended."""
 
     generation: Generation
-    restored_slot: Slot | None
-    last_slot: Slot | None
+    restored_checkpoint: Slot | None
+    last_checkpoint: Slot | None
     checkpoints: int
     already_complete: bool
     stopped: Savepoint | None = None
@@ -76,7 +76,7 @@ class JobRunner:
         config: JobConfig | None = None,
         effects: Effects | None = None,
         *,
-        restore_slot: Slot | None = None,
+        restore_checkpoint: Slot | None = None,
         restore_from: RestoreFrom | None = None,
         resources: Resources | None = None,
         workers: "Workers | None" = None,
@@ -97,7 +97,7 @@ class JobRunner:
         self.store = store
         self.config = config or JobConfig()
         self.effects = effects or Effects()
-        self.restore_slot = restore_slot
+        self.restore_checkpoint = restore_checkpoint
         self.restore_from = restore_from
         self._resources = resources
         self._workers = workers
@@ -158,7 +158,7 @@ class JobRunner:
     async def _run_begun(self, on_started: Callable[[], None] | None) -> JobResult:
         slots = SlotLog(self.store, self.effects)
         # A job that could not resume must not fence the one that runs.
-        resumption = await look_ahead(slots, self.store, self.restore_from, self.restore_slot)
+        resumption = await look_ahead(slots, self.store, self.restore_from, self.restore_checkpoint)
         check_name(self.job.name, resumption)
         plan = resume(self.job, resumption, self.config)
         if plan.checkpoint is not None or self.config.rocksdb.options_file is not None:
@@ -193,7 +193,7 @@ class JobRunner:
         *,
         timeout_s: float | None = None,
     ) -> Savepoint:
-        """Take a savepoint of the running job; its slot, once it is complete.
+        """Take a savepoint of the running job; its manifest, once it is complete.
 
         Raises ConfigError for a name that is not free, and SavepointFailedError when there is no
         savepoint; the job goes on either way.
@@ -263,7 +263,7 @@ class JobRunner:
             logger,
             generation=take_over.generation,
             job=self.job.name,
-            slot=restored.slot if restored is not None else None,
+            checkpoint=restored.slot if restored is not None else None,
         )
         self.running = True
         if on_started is not None:
@@ -274,8 +274,8 @@ class JobRunner:
         await incarnation.collector.collect(_nothing)
         return JobResult(
             generation=take_over.generation,
-            restored_slot=restored.slot if restored else None,
-            last_slot=Slot(driver.next_slot - 1) if driver.metrics.completed else None,
+            restored_checkpoint=restored.slot if restored else None,
+            last_checkpoint=Slot(driver.next_slot - 1) if driver.metrics.completed else None,
             checkpoints=driver.metrics.completed,
             already_complete=restored is not None and restored.final,
             stopped=driver.savepoints.stopped,
@@ -287,7 +287,7 @@ class JobRunner:
         """Restore, let sinks recover, and build the tasks; nothing runs yet."""
         ledger, generation = Ledger(), take_over.generation
         history = await read_history(self.store, slots, take_over, ledger)
-        resumption = confirmed(plan.resumption, history, self._chosen_slot(plan.resumption))
+        resumption = confirmed(plan.resumption, history, self._chosen_checkpoint(plan.resumption))
         if resumption is not plan.resumption:
             plan = resume(self.job, resumption, self.config)
         for dropped in plan.dropped:
@@ -338,10 +338,10 @@ class JobRunner:
     async def _supervise(self, incarnation: Incarnation) -> None:
         await incarnation.run()
 
-    def _chosen_slot(self, resumption: Resumption) -> Slot | None:
+    def _chosen_checkpoint(self, resumption: Resumption) -> Slot | None:
         """The slot of the job's own store that the user chose."""
         if self.restore_from is None:
-            return self.restore_slot
+            return self.restore_checkpoint
         if resumption.checkpoint is None or self.restore_from.store is not None:
             return None
         return resumption.checkpoint.slot

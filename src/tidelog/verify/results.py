@@ -13,10 +13,11 @@ from tidelog.checkpoint.finding import Finding
 from tidelog.checkpoint.invariants import Invariant
 from tidelog.engines import Unit
 from tidelog.errors import FormatVersionError, ObjectNotFoundError, RestoreError, TidelogError
+from tidelog.options.units import plural
 from tidelog.verify.fingerprint import Fingerprint
 
 Choice = int | str
-"""Which checkpoints to verify: a slot (of a Spark query: a batch), a savepoint by its name,
+"""Which checkpoints to verify: a number (of a Spark query: a batch), a savepoint by its name,
 `latest` or `all`.
 """
 
@@ -34,7 +35,7 @@ class CheckName(StrEnum):
     RESTORE = "restore"
     """A partition's table and log make a state."""
     ORDER = "order"
-    """Within a generation no partition's changes become fewer from slot to slot."""
+    """Within a generation no partition's changes become fewer from checkpoint to checkpoint."""
     SEGMENT_NAME = "segment-name"
     """The author in a segment's header is the one in its name."""
     OWNER = "owner"
@@ -81,7 +82,11 @@ class RowViolation:
 
     @property
     def found(self) -> str:
-        return self.first if self.rows == 1 else f"{self.first}, and {self.rows - 1} rows more"
+        return (
+            self.first
+            if self.rows == 1
+            else f"{self.first}, and {plural(self.rows - 1, 'row')} more"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +121,8 @@ Settled = tuple[Sequence[UnitResult], Collection[int]]
 class WorkUnits:
     """What there is to verify, known from manifests, indexes and listings."""
 
-    checkpoints: Mapping[int, int | None]
-    """The ids of the chosen checkpoints, where they have some, by slot or batch."""
+    checkpoints: Sequence[int]
+    """The numbers of the chosen checkpoints (of a Spark query: batches), in ascending order."""
     listed: Collection[int]
     """All checkpoints that were there."""
     findings: Sequence[Finding]
@@ -136,7 +141,7 @@ def choose(
 ) -> list[int]:
     """The checkpoints to verify of those that are there, with the names of savepoints; ascending.
 
-    Raises ObjectNotFoundError for one that is not; `kind` is slot or batch, `command` lists them.
+    Raises ObjectNotFoundError for one that is not; `command` lists those of its `kind`.
     """
     if chosen == "all":
         return sorted(there)

@@ -8,7 +8,7 @@ was verified.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
@@ -42,8 +42,7 @@ class CheckpointReport:
     """One checkpoint; what could not be restored is not counted."""
 
     checkpoint: int
-    """Slot, or batch."""
-    checkpoint_id: int | None
+    """Its number, or batch."""
     verdict: Verdict
     partitions: int
     rows: int | None
@@ -95,7 +94,7 @@ async def verify(
     chosen: Choice = "all",
     progress: Progress = no_progress,
 ) -> VerifyReport:
-    """Verify all checkpoints, the latest, the one in a slot (of a Spark query: a batch), or the
+    """Verify all checkpoints, the latest, the one of a number (of a Spark query: a batch), or the
     newest savepoint of a name.
 
     Raises ObjectNotFoundError for one that is not there, RestoreError when there is none at all,
@@ -123,13 +122,13 @@ async def verify(
 
 
 def _checkpoint_reports(
-    ids: Mapping[int, int | None],
+    numbers: Sequence[int],
     results: Sequence[UnitResult],
     problems: Sequence[Finding],
     present: Collection[int],
     expired: Collection[int] = (),
 ) -> tuple[CheckpointReport, ...]:
-    """The verdicts on checkpoints, given their ids, in ascending order.
+    """The verdicts on the checkpoints of these numbers, in their order.
 
     `present` are those that are there after it all: a running job drops others. `expired` have
     lost state to Spark's own clean-up.
@@ -152,19 +151,17 @@ def _checkpoint_reports(
         return "doubtful" if number in doubtful else "sound"
 
     return tuple(
-        _checkpoint_report(number, ids[number], verdict(number), restored[number])
-        for number in sorted(ids)
+        _checkpoint_report(number, verdict(number), restored[number]) for number in numbers
     )
 
 
 def _checkpoint_report(
-    number: int, checkpoint_id: int | None, verdict: Verdict, parts: list[RestoredPartition]
+    number: int, verdict: Verdict, parts: list[RestoredPartition]
 ) -> CheckpointReport:
     redundancy = [part.redundancy for part in parts]
     total = _total(parts)
     return CheckpointReport(
         checkpoint=number,
-        checkpoint_id=checkpoint_id,
         verdict=verdict,
         partitions=len(parts),
         rows=None if total is None else total.rows,

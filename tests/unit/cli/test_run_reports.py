@@ -31,7 +31,9 @@ RESTORING = JobStatus(
 RUNNING = JobStatus(
     *("words", "running", 100.0, Generation(7)),
     operators=(OperatorStatus("source", True, 1, 1000, 900, 0.5, 0),),
-    checkpoints=CheckpointsStatus(completed=3, last_duration_s=0.02, p99_s=1.5, last_slot=Slot(9)),
+    checkpoints=CheckpointsStatus(
+        completed=3, last_duration_s=0.02, p99_s=1.5, last_checkpoint=Slot(9)
+    ),
 )
 ERROR = UserFunctionError("parse", found="ValueError: no", action="fix it")
 
@@ -45,7 +47,9 @@ def test_a_long_restore_shows_how_much_is_left() -> None:
     reporter = PlainLines(5.0, lambda line, _: lines.append(line))
     for seconds in (0, 6):
         reporter.observe(at(RESTORING, seconds), ReadSpeed(10.0, 20.0))
-    assert lines[1].startswith("words: restored 25% of slot 5, 3.0 s left; read 1.0 KiB of 4.0 KiB")
+    assert lines[1].startswith(
+        "words: restored 25% of checkpoint 5, 3.0 s left; read 1.0 KiB of 4.0 KiB"
+    )
 
 
 def test_in_json_every_line_on_standard_error_is_a_document_also_the_reason_of_the_end(
@@ -81,7 +85,11 @@ def test_json_has_one_line_per_look_and_a_result(capsys: pytest.CaptureFixture[s
     assert restoring["restore"]["eta_s"] == 3.0
     assert (running["records_per_s"], running["mean_records_per_s"]) == (10.0, 20.0)
     assert (running["records_read"], result["records_read"]) == (1000, 1000)
-    assert (result["outcome"], result["exit_code"], result["restored_slot"]) == ("failed", 1, 5)
+    assert (result["outcome"], result["exit_code"], result["restored_checkpoint"]) == (
+        "failed",
+        1,
+        5,
+    )
     assert result["error"]["what"] == "parse"
 
 
@@ -102,8 +110,8 @@ def test_the_latency_of_records_and_the_longest_standstill_are_shown_by_the_slow
     assert "; latency longest standstill 0 ms; " in lines[-1]
     for each in (status, RUNNING):
         reporter.end(Ending("finished", 0, each, None, 2.0))
-    assert lines[-2].endswith(", the last in slot 9, longest standstill 2.1 s")
-    assert lines[-1].endswith(", the last in slot 9")
+    assert lines[-2].endswith(", the last is 9, longest standstill 2.1 s")
+    assert lines[-1].endswith(", the last is 9")
     JsonReports().observe(status, ReadSpeed())
     first, second, _ = json.loads(capsys.readouterr().out)["operators"]
     assert (first["longest_standstill_s"], first["long_standstills"]) == (2.125, 0)

@@ -111,7 +111,9 @@ def test_a_renamed_source_would_read_everything_again_and_is_refused() -> None:
     store, sink = MemoryStore(), Outside()
     stopped(job(count, sink), store)
     changed = job(count, sink, name="words")
-    with pytest.raises(RestoreError, match=r"'source'.*positions of its splits.*--allow-dropped"):
+    with pytest.raises(
+        RestoreError, match=r"'source'.*positions of its splits.*--allow-non-restored"
+    ):
         run(changed, store)
     run(changed, store, allow_non_restored_state=("source",))
     again = dict(sink.records)

@@ -93,8 +93,9 @@ class StartOptions:
     in the store counts.
     """
 
-    slot: int | None = declared(
-        "--restore-slot",
+    checkpoint: int | None = declared(
+        "--restore-checkpoint",
+        metavar="N",
         type=click.IntRange(min=0),
         help="Resume from this checkpoint, once, and not from the newest; output committed since "
         "then comes again.",
@@ -103,8 +104,9 @@ class StartOptions:
         "--from",
         metavar="URL@NAME",
         callback=_origin,
-        help="Start from a savepoint by name (or a slot's number, or latest), once; @NAME is one "
-        "in the job's own store. One of another store counts while the own one has no checkpoint.",
+        help="Start from a savepoint by name (or a checkpoint's number, or latest), once; @NAME is "
+        "one in the job's own store. One of another store counts while the own one has no "
+        "checkpoint.",
     )
     claim: bool = declared(
         "--claim/--no-claim",
@@ -122,8 +124,8 @@ class StartOptions:
     )
 
     def __post_init__(self) -> None:
-        if self.slot is not None and self.origin is not None:
-            raise click.UsageError("--restore-slot and --from exclude each other")
+        if self.checkpoint is not None and self.origin is not None:
+            raise click.UsageError("--restore-checkpoint and --from exclude each other")
         if self.claim and self.origin is None:
             raise click.UsageError("--claim needs --from")
         if self.keep_output and (self.origin is None or not self.origin.url):

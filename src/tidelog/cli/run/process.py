@@ -171,7 +171,7 @@ async def _run(
     with command_effects() as effects, watched_loop(effects.clock), _metrics(metrics) as listen:
         store = stores.open(effects)
         origin = start.restore_from(store, effects, stores.access)
-        slot = None if start.slot is None else Slot(start.slot)
+        checkpoint = None if start.checkpoint is None else Slot(start.checkpoint)
         workers = None
         if processes is not None:
             from tidelog.runtime.workers.parent import Workers  # noqa: PLC0415  # only for these
@@ -184,7 +184,7 @@ async def _run(
                 store,
                 replace(config, drop_in_flight=False) if goes_on else config,
                 effects,
-                restore_slot=None if goes_on else slot,
+                restore_checkpoint=None if goes_on else checkpoint,
                 restore_from=None if goes_on else origin,
                 workers=workers,
             )

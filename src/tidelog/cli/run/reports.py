@@ -20,6 +20,7 @@ from tidelog.cli.output import printing
 from tidelog.cli.values import seconds_text, size
 from tidelog.errors import StorageError, TidelogError, error_fields
 from tidelog.ids import Slot
+from tidelog.options.units import plural
 from tidelog.outlet import Outlet, outlet_of, settle
 from tidelog.runtime.operators.progress import STANDSTILL_S
 from tidelog.runtime.status.status import JobStatus
@@ -49,11 +50,11 @@ class Ending(msgspec.Struct, frozen=True):
     outcome: Outcome
     exit_code: int
     status: JobStatus
-    restored_slot: Slot | None
+    restored_checkpoint: Slot | None
     seconds: float
     error: TidelogError | None = None
-    chosen_slot: bool = False
-    """The user chose the slot to restore; the next start is to take the newest."""
+    chosen_checkpoint: bool = False
+    """The user chose the checkpoint to restore; the next start is to take the newest."""
     savepoint: Savepoint | None = None
     """The one that the job was stopped with."""
 
@@ -108,11 +109,11 @@ class JsonReports(Reporter):
                 "outcome": result.outcome,
                 "exit_code": result.exit_code,
                 "seconds": result.seconds,
-                "restored_slot": result.restored_slot,
+                "restored_checkpoint": result.restored_checkpoint,
                 "savepoint": savepoint
                 and {
                     "name": savepoint.name,
-                    "slot": savepoint.slot,
+                    "checkpoint": savepoint.slot,
                     "savepoint_format": savepoint.savepoint_format,
                     "drained": savepoint.final,
                 },
@@ -167,22 +168,21 @@ def phase_line(status: JobStatus) -> str:
     """The phase a job has entered, and what its restore used or dropped."""
     restore, checkpoints = status.restore, status.checkpoints
     if status.phase == "restoring" and restore is not None:
-        total = f"{size(restore.total_bytes)}, {restore.total_changes:,} changes"
-        return f"restoring slot {restore.slot} ({total})"
+        total = f"{size(restore.total_bytes)}, {plural(restore.total_changes, 'change')}"
+        return f"restoring checkpoint {restore.checkpoint} ({total})"
     if status.phase == "finished":
         return "all input handled, final checkpoint completed"
     if status.phase != "running":
         return status.phase
-    origin = "the start of its input" if restore is None else f"slot {restore.slot}"
+    origin = "the start of its input" if restore is None else f"checkpoint {restore.checkpoint}"
     parts = [f"running from {origin} as generation {status.generation}"]
     if (copies := status.local_copies) is not None and restore is not None:
         damaged = f", {copies.damaged} damaged" if copies.damaged else ""
         used, fetched = size(copies.used_bytes), size(copies.fetched_bytes)
         parts.append(f"{used} from local copies, {fetched} fetched{damaged}")
     if checkpoints.dropped_buffers:
-        parts.append(
-            f"{checkpoints.dropped_buffers} buffers of records in flight DROPPED, as allowed"
-        )
+        buffers = plural(checkpoints.dropped_buffers, "buffer")
+        parts.append(f"{buffers} of records in flight DROPPED, as allowed")
     if checkpoints.aligned_edges:
         parts.append(f"barriers never overtake on {', '.join(checkpoints.aligned_edges)}")
     parts += (f"DROPPED, as allowed: {dropped}" for dropped in status.dropped_state)
@@ -194,9 +194,9 @@ def figures(status: JobStatus, speed: ReadSpeed) -> Iterator[tuple[str, str]]:
     restore, state, checkpoints = status.restore, status.state, status.checkpoints
     if status.phase == "restoring" and restore is not None:
         remaining = "" if restore.eta_s is None else f", {seconds_text(restore.eta_s)} left"
-        yield "restored", f"{restore.fraction:.0%} of slot {restore.slot}{remaining}"
+        yield "restored", f"{restore.fraction:.0%} of checkpoint {restore.checkpoint}{remaining}"
         yield "read", f"{size(restore.bytes)} of {size(restore.total_bytes)}"
-        yield "replayed", f"{restore.changes:,} of {restore.total_changes:,} changes"
+        yield "replayed", f"{restore.changes:,} of {plural(restore.total_changes, 'change')}"
         return
     if not status.operators:
         return
@@ -205,7 +205,7 @@ def figures(status: JobStatus, speed: ReadSpeed) -> Iterator[tuple[str, str]]:
     yield "state", size(state.table_bytes)
     factor = state.combine_factor
     combined = "" if factor is None else f", {factor:.1f} updates per change"
-    log = f"{size(state.log_bytes)} log ({state.log_changes:,} changes){combined}"
+    log = f"{size(state.log_bytes)} log ({plural(state.log_changes, 'change')}){combined}"
     yield "durable", f"{size(state.materialized_bytes)} materialized, {log}"
     yield (
         "checkpoints",
@@ -221,8 +221,8 @@ def figures(status: JobStatus, speed: ReadSpeed) -> Iterator[tuple[str, str]]:
     p99 = "" if latency is None else f"p99 {seconds_text(latency.p99)}, "
     yield (
         "log upload",
-        f"{size(uploads.bytes)} in {uploads.requests} requests, {uploads.failures} failed, {p99}"
-        f"queue {size(uploads.queued_bytes)}, "
+        f"{size(uploads.bytes)} in {plural(uploads.requests, 'request')}, "
+        f"{uploads.failures} failed, {p99}queue {size(uploads.queued_bytes)}, "
         f"back-pressure {seconds_text(uploads.backpressured_s)}",
     )
     memory = status.memory
@@ -235,7 +235,7 @@ def figures(status: JobStatus, speed: ReadSpeed) -> Iterator[tuple[str, str]]:
             f"{size(min(used))} to {size(max(used))}",
         )
     if status.late_records:
-        yield "late", f"{status.late_records:,} records dropped or sent to a side output"
+        yield "late", f"{plural(status.late_records, 'record')} dropped or sent to a side output"
     for operator in status.operators:
         if operator.keys_apart is not None:
             yield "no key matches", f"in {operator.id}: {operator.keys_apart}"
@@ -259,7 +259,7 @@ def _latency(status: JobStatus) -> str:
 
 
 def _late(status: JobStatus) -> str:
-    return f", {status.late_records:,} records late" if status.late_records else ""
+    return f", {plural(status.late_records, 'record')} late" if status.late_records else ""
 
 
 def _stood_still(status: JobStatus) -> str:
@@ -273,14 +273,14 @@ def ending_line(result: Ending) -> str:
     match result.outcome:
         case "finished":
             return (
-                f"{status.job}: finished; {status.records_read:,} records in "
-                f"{result.seconds:.1f} s, {checkpoints.completed} checkpoints, "
-                f"the last in slot {checkpoints.last_slot}{_late(status)}{_stood_still(status)}"
+                f"{status.job}: finished; {plural(status.records_read, 'record')} in "
+                f"{result.seconds:.1f} s, {plural(checkpoints.completed, 'checkpoint')}, "
+                f"the last is {checkpoints.last_checkpoint}{_late(status)}{_stood_still(status)}"
             )
         case "already-complete":
             return (
-                f"{status.job}: already complete (slot {result.restored_slot}), nothing to do; "
-                "for another run give it another --store and --output"
+                f"{status.job}: already complete (checkpoint {result.restored_checkpoint}), "
+                "nothing to do; for another run give it another --store and --output"
             )
         case "stopped":
             savepoint = result.savepoint
@@ -291,16 +291,18 @@ def ending_line(result: Ending) -> str:
                 else "run the same command to go on from there"
             )
             return (
-                f"{status.job}: stopped with savepoint {savepoint.name} in slot "
+                f"{status.job}: stopped with savepoint {savepoint.name}, checkpoint "
                 f"{savepoint.slot}{_late(status)}; {then}"
             )
         case "interrupted":
-            slot = checkpoints.last_slot
+            last = checkpoints.last_checkpoint
             origin = (
-                "the start, no checkpoint completed" if slot is None else f"slot {slot} or newer"
+                "the start, no checkpoint completed"
+                if last is None
+                else f"checkpoint {last} or newer"
             )
             command = "the same command" + (
-                " without --restore-slot or --from" if result.chosen_slot else ""
+                " without --restore-checkpoint or --from" if result.chosen_checkpoint else ""
             )
             late = _late(status)
             return f"{status.job}: stopped{late}; run {command} to resume from {origin}"

@@ -148,10 +148,10 @@ async def run_job(
         outcome=outcome,
         exit_code=_exit_code(outcome, error),
         status=status_of(runner),
-        restored_slot=restored.slot if restored is not None else None,
+        restored_checkpoint=restored.slot if restored is not None else None,
         seconds=runner.effects.clock.monotonic() - started,
         error=error,
-        chosen_slot=runner.restore_slot is not None or from_same_store,
+        chosen_checkpoint=runner.restore_checkpoint is not None or from_same_store,
         savepoint=incarnation.driver.savepoints.stopped if incarnation is not None else None,
     )
     listen(result.status)

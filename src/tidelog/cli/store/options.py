@@ -36,6 +36,7 @@ from tidelog.errors import (
     RestoreError,
     TidelogError,
 )
+from tidelog.options.units import plural
 from tidelog.storage.open import StoreAccess
 from tidelog.storage.port import ObjectStore
 
@@ -51,18 +52,18 @@ _OF_WHAT_IS_STORED: Final = (
 
 
 def checkpoint_name(text: str) -> CheckpointName:
-    """A slot's number, a savepoint's name or `latest`; an argument's type. Raises BadParameter."""
+    """A checkpoint's number, a savepoint's name or `latest`, of an option; raises BadParameter."""
     try:
         return parse_place(text)
     except ConfigError as error:
         raise click.BadParameter(str(error)) from error
 
 
-slot_option = option(
-    "--slot",
+checkpoint_option = option(
+    "--checkpoint",
     type=checkpoint_name,
     default="latest",
-    help="A slot's number, the name of a savepoint, or latest.",
+    help="A checkpoint's number, the name of a savepoint, or latest.",
 )
 
 
@@ -186,11 +187,13 @@ def selected(
     ]
     if found:
         return found
-    operators = ", ".join(f"{o.id} ({len(o.subtasks)} subtasks)" for o in checkpoint.operators)
+    operators = ", ".join(
+        f"{o.id} ({plural(len(o.subtasks), 'subtask')})" for o in checkpoint.operators
+    )
     options = (("operator", operator), ("subtask", subtask))
     raise ConfigError(
         ", ".join(f"{option} {value}" for option, value in options if value is not None),
         expected=f"one of {operators}, counted from 0",
-        found=f"none of that name in slot {checkpoint.slot}",
+        found=f"none of that name in checkpoint {checkpoint.slot}",
         action="correct the option",
     )

@@ -14,11 +14,12 @@ from tidelog.cli.options import option, options_of
 from tidelog.cli.output import Output, Rows, fields_of, finding_lines, some
 from tidelog.cli.spark.engine import EngineOptions, open_engine
 from tidelog.cli.store.options import StoreCommand, on_store_for_a_verdict
+from tidelog.options.units import plural
 from tidelog.spark.checkpoint.checkpoint import store_url
 from tidelog.verify.results import Choice
 from tidelog.verify.verification import CheckpointReport, VerifyReport, verify
 
-_KINDS: Final = {"job": "slot", "query": "batch"}
+_KINDS: Final = {"job": "checkpoint", "query": "batch"}
 _LAYOUTS: Final = {"job": "tidelog", "query": "spark"}
 
 
@@ -30,12 +31,12 @@ def _choice(text: str) -> Choice:
 @click.command("verify")
 @partial(on_store_for_a_verdict, location=store_url)  # as Spark writes it
 @option(
-    "--slot",
+    "--checkpoint",
     "chosen",
     type=_choice,
     metavar="N",
     default="all",
-    help="One checkpoint: its slot (of a Spark query: its batch), the name of a savepoint, or "
+    help="One checkpoint: its number (of a Spark query: its batch), the name of a savepoint, or "
     "latest.",
 )
 @options_of("engine", EngineOptions)
@@ -116,11 +117,11 @@ def _action(report: VerifyReport, problem: Finding) -> str:
     if newest is None and not report.all_seen:
         return (
             "bring the object back from a backup, or look for a sound checkpoint among the others: "
-            f"`tidelog verify {report.url}`, without --slot"
+            f"`tidelog verify {report.url}`, without --checkpoint"
         )
     if newest is None:
         return "bring the object back from a backup; no other checkpoint is sound"
-    restore = f"restore slot {newest}" if report.layout == "job" else f"use batch {newest}"
+    restore = f"restore checkpoint {newest}" if report.layout == "job" else f"use batch {newest}"
     return f"bring the object back from a backup, or {restore}"
 
 
@@ -149,10 +150,10 @@ def _reasons(report: VerifyReport) -> Iterator[str]:
 
 def _summary(report: VerifyReport) -> str:
     verdicts = [checkpoint.verdict for checkpoint in report.checkpoints]
-    sound = f"{verdicts.count('sound')} of {len(verdicts)} checkpoints are sound"
+    sound = f"{verdicts.count('sound')} of {plural(len(verdicts), 'checkpoint')} sound"
     dropped = f", {verdicts.count('gone')} were dropped meanwhile" if "gone" in verdicts else ""
     if "expired" in verdicts:
         dropped += f", Spark has cleaned up {verdicts.count('expired')}"
     newest = f"; the newest is {report.newest_sound}" if report.newest_sound is not None else ""
-    problems = f"{len(report.problems)} problems"
+    problems = plural(len(report.problems), "problem")
     return f"{'passed' if report.passed else 'FAILED'}: {sound}{dropped}{newest}; {problems}"

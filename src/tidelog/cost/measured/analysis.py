@@ -20,6 +20,7 @@ from tidelog.cost.measured.report import OperatorReport, OverheadReport
 from tidelog.cost.model.usage import MONTH_S, Flow, Reads, Usage
 from tidelog.engines import Engine
 from tidelog.errors import ConfigError
+from tidelog.options.units import plural
 from tidelog.spark.checkpoint.checkpoint import find_layout
 from tidelog.storage import object_names
 from tidelog.storage.port import ObjectStore
@@ -54,8 +55,8 @@ async def measure(
         job=newest.job,
         engine=engine.name,
         checkpoints=len(history),
-        first_slot=history[0].slot,
-        last_slot=history[-1].slot,
+        first_checkpoint=history[0].slot,
+        last_checkpoint=history[-1].slot,
         seconds=seconds(runs),
         checkpoint_s=checkpoint_s,
         operators=tuple(operators),
@@ -87,7 +88,7 @@ def _notes(
 ) -> list[str]:
     notes = []
     if dropped:
-        notes.append(f"left out: {dropped} checkpoints that the job dropped meanwhile")
+        notes.append(f"left out: {plural(dropped, 'checkpoint')} that the job dropped meanwhile")
     notes += [_border(before[-1], after[0]) for before, after in pairwise(runs)]
     shortest = min((o.interval_s for o in operators if o.interval_s is not None), default=None)
     if shortest is not None and checkpoint_s is not None and checkpoint_s > _COARSE * shortest:
@@ -101,9 +102,9 @@ def _notes(
 def _border(before: MeasuredSnapshot, after: MeasuredSnapshot) -> str:
     """What lies between two runs."""
     if after.final:
-        return f"slot {after.slot} ended the job: what its end of data changed is not counted"
+        return f"checkpoint {after.slot} ended the job: what its end of data changed is not counted"
     return (
-        f"between slot {before.slot} and {after.slot} checkpoints are missing, or the job was "
+        f"between {before.slot} and {after.slot} checkpoints are missing, or the job was "
         "restarted: nothing is measured across"
     )
 

@@ -41,6 +41,7 @@ from tidelog.checkpoint.sizes import checkpoint_sizes, contents_of
 from tidelog.errors import CheckpointFailedError, FencedError, StorageError, TidelogError
 from tidelog.events import Event
 from tidelog.ids import Slot, SubtaskId
+from tidelog.options.units import plural
 from tidelog.runtime.channels.messages import Barrier
 from tidelog.runtime.checkpoints.completed import CheckpointMetrics, completed
 from tidelog.runtime.checkpoints.requests import (
@@ -201,7 +202,7 @@ class CheckpointDriver:
                 await self._complete(decision)
             case FailJob(failures, reason):
                 raise CheckpointFailedError(
-                    f"{failures} checkpoints in a row failed",
+                    f"{plural(failures, 'checkpoint')} in a row failed",
                     found=reason,
                     action="mend the cause and start the job again; it resumes from its last "
                     "completed checkpoint",
@@ -222,7 +223,7 @@ class CheckpointDriver:
                 task.trigger(barrier)
 
     def _abort(self, decision: Abort) -> None:
-        Event.CHECKPOINT_ABORTED.log(logger, checkpoint=decision.checkpoint, reason=decision.reason)
+        Event.CHECKPOINT_ABORTED.log(logger, attempt=decision.checkpoint, reason=decision.reason)
         self._expect_next()
         self.metrics.failed += 1
         self.metrics.last_failure = decision.reason
@@ -274,7 +275,7 @@ class CheckpointDriver:
         now = self._now()
         seconds = now - self._started
         Event.CHECKPOINT_COMPLETED.log(
-            logger, checkpoint=checkpoint, slot=entry.slot, seconds=seconds
+            logger, checkpoint=entry.slot, attempt=checkpoint, seconds=seconds
         )
         size, times = len(encode_entry(entry)), (durable_s, seconds)
         remembered = completed(entry, self.previous, times, size, sizes)

@@ -182,6 +182,6 @@ def _corrupt(block: Block, actual: str) -> CorruptObjectError:
         f"in-flight data in object {block.name} at byte {block.offset}",
         expected="buffers of records",
         found=actual,
-        action="restore an older slot, or drop the in-flight data with --drop-in-flight "
+        action="restore an older checkpoint, or drop the in-flight data with --drop-in-flight "
         "if losing it is acceptable",
     )

@@ -105,7 +105,9 @@ async def look_ahead(
         count = sum(len(state.transactions) for _, state in checkpoint.subtasks())
         if count:
             url = restore_from.store.url
-            Event.TRANSACTIONS_LEFT.log(logger, transactions=count, slot=checkpoint.slot, store=url)
+            Event.TRANSACTIONS_LEFT.log(
+                logger, transactions=count, checkpoint=checkpoint.slot, store=url
+            )
         checkpoint = without_transactions(checkpoint)
     return Resumption(checkpoint, restore_from.store, detached=True, first=first)
 

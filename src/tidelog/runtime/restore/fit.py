@@ -158,7 +158,7 @@ def _in_the_way(unfinished: str, finished: str, how: str) -> RestoreError:
         expected=f"only finished operators there: {finished!r} has finished in the checkpoint, "
         "and will handle no record again",
         found="an operator that has not finished",
-        action=f"take {unfinished!r} out or put it after operators that go on, restore a slot from "
+        action=f"take {unfinished!r} out or put it after operators that go on, restore one from "
         f"before {finished!r} finished, or start with an empty store",
     )
 

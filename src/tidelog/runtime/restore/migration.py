@@ -15,6 +15,7 @@ from tidelog.checkpoint.finished import fully_finished, partially_finished
 from tidelog.checkpoint.manifest import OperatorState, StateInfo
 from tidelog.errors import RestoreError
 from tidelog.events import Event
+from tidelog.options.units import plural
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.channels.partition import ByKey
 from tidelog.runtime.node import Node
@@ -55,7 +56,7 @@ def migrates(head: Node, operator: OperatorState) -> bool:
             f"keys of operator {operator.id!r}",
             expected="no subtask of it to have finished, for keys that change move to others",
             found="some that have",
-            action="let the job end as it was, or restore a slot from before they finished",
+            action="let the job end as it was, or restore a checkpoint from before they finished",
         )
     if keys.migrates:
         _check_one_event_time(operator)
@@ -79,7 +80,7 @@ def _check_one_event_time(operator: OperatorState) -> None:
         raise RestoreError(
             f"keys of operator {operator.id!r}, which has timers, windows or a join",
             expected="one event time in all its subtasks, for keys that change move between them",
-            found=f"{len(reached)} event times: barriers had overtaken records",
+            found=f"{plural(len(reached), 'event time')}: barriers had overtaken records",
             action="start the job with its old keys and stop it with a savepoint, whose barriers "
             "overtake nothing; then start it with the new keys from there",
         )

@@ -206,7 +206,7 @@ def _task(task: Task, materializer: Materializer | None) -> TaskStatus:
 def _checkpoints(incarnation: Incarnation, now: float) -> CheckpointsStatus:
     restored, driver = incarnation.plan.checkpoint, incarnation.driver
     metrics = driver.metrics
-    restored_slot = restored.slot if restored is not None else None
+    restored_checkpoint = restored.slot if restored is not None else None
     durations, last = metrics.durations_s, metrics.last
     return CheckpointsStatus(
         completed=metrics.completed,
@@ -217,7 +217,7 @@ def _checkpoints(incarnation: Incarnation, now: float) -> CheckpointsStatus:
         manifest_bytes=last.manifest_bytes if last is not None else 0,
         last_failure=metrics.last_failure,
         kept_aligned=driver.reports.kept_aligned,
-        last_slot=Slot(driver.next_slot - 1) if metrics.completed else restored_slot,
+        last_checkpoint=Slot(driver.next_slot - 1) if metrics.completed else restored_checkpoint,
         sizes=last.sizes if last is not None else None,
         aligned_edges=incarnation.aligned_edges,
         dropped_buffers=incarnation.dropped_buffers,
@@ -311,7 +311,7 @@ def _restore(states: SubtaskStates, *, running: bool) -> RestoreStatus | None:
     return _frozen(
         RestoreStatus,
         progress,
-        slot=restored.slot,
+        checkpoint=restored.slot,
         fraction=1.0 if running else progress.fraction,
         eta_s=None if running else progress.eta_s,
         phases=RestorePhases(

@@ -154,7 +154,7 @@ class CallerTask(Task):
                 await self._checkpoint(barrier, seen_at)
             else:
                 Event.STEP_OPEN.log(
-                    logger, checkpoint=barrier.checkpoint, callers=self._caller.in_step
+                    logger, attempt=barrier.checkpoint, callers=self._caller.in_step
                 )
         self._taking = None
 

@@ -229,7 +229,7 @@ def test_a_running_job_tells_its_status_and_its_checkpoints(tmp_path: Path) -> N
     assert done.job == done.status["job"] == "counting" and done.status["phase"] == "running"
     assert done.status["checkpoints"]["completed"] >= 3
     assert [each["id"] for each in done.status["operators"]]
-    slots = [each["slot"] for each in done.checkpoints]
+    slots = [each["checkpoint"] for each in done.checkpoints]
     assert slots == list(range(slots[0], slots[0] + len(slots)))
     for each in done.checkpoints:
         assert sum(each["phases"].values()) == pytest.approx(each["seconds"])

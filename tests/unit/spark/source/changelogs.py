@@ -40,7 +40,7 @@ def expected(made: Synthetic) -> list[Row]:
 def rows_of(name: ChangelogName) -> list[Row]:
     return [
         {
-            "slot": name.version - 1,
+            "checkpoint": name.version - 1,
             "operator": name.operator_id,
             "subtask": name.partition,
             "seqno": name.version,
@@ -53,4 +53,4 @@ def rows_of(name: ChangelogName) -> list[Row]:
     ]
 
 
-COLUMNS = ("slot", "operator", "subtask", "seqno", "position", "op", "key", "value")
+COLUMNS = ("checkpoint", "operator", "subtask", "seqno", "position", "op", "key", "value")

@@ -63,7 +63,7 @@ def test_changes_are_the_records_of_all_committed_changelogs_of_retained_batches
 ) -> None:
     checkpoint = checkpoint_of()
     found = read(lay_out(tmp_path, checkpoint.objects), view="changes")
-    wanted = [row for row in expected(checkpoint) if row["slot"] >= oldest]
+    wanted = [row for row in expected(checkpoint) if row["checkpoint"] >= oldest]
     assert wanted and bag(found, COLUMNS) == bag(wanted)
     assert all(row["object"] in checkpoint.objects for row in found)
 
@@ -83,12 +83,12 @@ def test_what_spark_itself_wrote_is_read(golden: str, tmp_path: Path) -> None:
 def test_a_batch_can_be_chosen(tmp_path: Path) -> None:
     checkpoint = made()
     directory = lay_out(tmp_path, checkpoint.objects)
-    wanted = [row for row in expected(checkpoint) if row["slot"] in (3, 10)]
-    assert bag(read(directory, view="changes", slot="3,10"), COLUMNS) == bag(wanted)
-    asked = request(directory, view="changes", slot="3", partitionBytes=0)
+    wanted = [row for row in expected(checkpoint) if row["checkpoint"] in (3, 10)]
+    assert bag(read(directory, view="changes", checkpoint="3,10"), COLUMNS) == bag(wanted)
+    asked = request(directory, view="changes", checkpoint="3", partitionBytes=0)
     assert len(planned(asked)) == checkpoint.executors
     with pytest.raises(ObjectNotFoundError, match="here 0 to 11; found none of them"):
-        read(directory, view="changes", slot="12-")
+        read(directory, view="changes", checkpoint="12-")
 
 
 def test_operator_partition_and_version_can_be_chosen(tmp_path: Path) -> None:
@@ -113,18 +113,18 @@ def test_a_damaged_commit_is_an_error_where_its_batch_is_wanted(tmp_path: Path) 
     directory = lay_out(tmp_path, checkpoint.objects)
     with pytest.raises(CorruptObjectError, match="commits/2"):
         read(directory, view="changes")
-    found = read(directory, view="changes", slot="0,3")
-    assert bag(found, COLUMNS) == bag(r for r in expected(checkpoint) if r["slot"] in (0, 3))
+    found = read(directory, view="changes", checkpoint="0,3")
+    assert bag(found, COLUMNS) == bag(r for r in expected(checkpoint) if r["checkpoint"] in (0, 3))
 
 
 def test_a_lost_commit_is_an_error_where_its_batch_is_wanted(tmp_path: Path) -> None:
     query = lay_out(tmp_path, damaged(made().objects, "commits/5", missing))
-    for options in ({}, {"slot": "5-7"}):
+    for options in ({}, {"checkpoint": "5-7"}):
         with pytest.raises(RestoreError, match="commits/5"):
             read(query, view="changes", **options)
-    assert read(query, view="changes", slot="6-")
+    assert read(query, view="changes", checkpoint="6-")
     newest = lay_out(tmp_path / "newest", damaged(made().objects, "commits/11", missing))
-    assert {row["slot"] for row in read(newest, view="changes")} == set(range(11))
+    assert {row["checkpoint"] for row in read(newest, view="changes")} == set(range(11))
 
 
 @pytest.mark.parametrize("damage", [flipped, missing])
@@ -134,7 +134,7 @@ def test_a_damaged_segment_is_an_error_that_names_it(damage: Damage, tmp_path: P
     directory = lay_out(tmp_path, damaged(checkpoint.objects, segment, damage))
     with pytest.raises((CorruptObjectError, RestoreError), match=segment):
         read(directory, view="changes")
-    assert read(directory, view="changes", slot="0-2")
+    assert read(directory, view="changes", checkpoint="0-2")
 
 
 def test_a_checkpoint_that_does_not_name_what_it_committed_is_refused(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_checkpoints_are_what_the_command_lists(tmp_path: Path) -> None:
     checkpoint = made().snapshots(8)
     directory = lay_out(tmp_path, checkpoint.objects)
     listed = json.loads(tidelog("spark", "checkpoints", directory, "--json").stdout)["batches"]
-    found = {row["slot"]: row for row in read(directory, view="checkpoints")}
+    found = {row["checkpoint"]: row for row in read(directory, view="checkpoints")}
     assert list(found) == [batch["batch"] for batch in listed]
     for batch in listed:
         row = found[batch["batch"]]
@@ -157,7 +157,11 @@ def test_checkpoints_are_what_the_command_lists(tmp_path: Path) -> None:
         assert row["log_bytes"] == batch["log_bytes"]
         assert row["created"].timestamp() * 1000 == batch["started_ms"]
         assert row["manifest_bytes"] == len(checkpoint.objects[f"commits/{batch['batch']}"])
-    assert [row["slot"] for row in read(directory, view="checkpoints", slot="3-5")] == [3, 4, 5]
+    assert [row["checkpoint"] for row in read(directory, view="checkpoints", checkpoint="3-5")] == [
+        3,
+        4,
+        5,
+    ]
 
 
 def test_a_damaged_commit_is_a_row_that_says_so(tmp_path: Path) -> None:
@@ -165,7 +169,7 @@ def test_a_damaged_commit_is_a_row_that_says_so(tmp_path: Path) -> None:
     checkpoint.objects["commits/4"] = b"nothing of Spark's"
     checkpoint.objects["commits/5"] = flipped(checkpoint.objects["commits/5"])
     directory = lay_out(tmp_path, checkpoint.objects)
-    rows = {row["slot"]: row for row in read(directory, view="checkpoints")}
+    rows = {row["checkpoint"]: row for row in read(directory, view="checkpoints")}
     assert rows[4]["kind"] == "unreadable" and "commits/4" in rows[4]["error"]
     assert "commits/5" in rows[5]["error"]
     assert rows[6]["error"] is None

@@ -84,7 +84,7 @@ async def plan(store: ObjectStore, request: ReadRequest) -> Sequence[ReadPart]:
 def _is_wanted(name: ChangelogName, request: ReadRequest) -> bool:
     row_filter = request.options.filter
     return not row_filter.narrows("key_group") and row_filter.accepts(
-        slot=name.version - 1,
+        checkpoint=name.version - 1,
         operator=name.operator_id,
         subtask=name.partition,
         seqno=name.version,
@@ -118,11 +118,11 @@ def _check_format(checkpoint: QueryCheckpoint) -> None:
 
 def _check_chosen(checkpoint: QueryCheckpoint, request: ReadRequest) -> None:
     """Raise ObjectNotFoundError when none of the batches that were asked for is retained."""
-    chosen, retained = request.options.filter.of("slot"), checkpoint.retained
-    if request.options.slots == "these" and not any(batch in chosen for batch in retained):
+    chosen, retained = request.options.filter.of("checkpoint"), checkpoint.retained
+    if request.options.checkpoints == "these" and not any(batch in chosen for batch in retained):
         batches = f"{min(retained)} to {max(retained)}" if retained else "none yet"
         raise ObjectNotFoundError(
-            f"option slot, checkpoint {checkpoint.url}",
+            f"option checkpoint, checkpoint {checkpoint.url}",
             expected=f"numbers of batches, here {batches}",
             found="none of them",
             action="choose a batch that `tidelog spark checkpoints URL` shows",
@@ -135,7 +135,7 @@ def _check_complete(
     """Raise the error of a damaged commit of a batch that is wanted, and RestoreError for a
     commit or a changelog of one that is lost.
     """
-    slots, oldest = request.options.filter.of("slot"), min(checkpoint.offsets, default=0)
+    slots, oldest = request.options.filter.of("checkpoint"), min(checkpoint.offsets, default=0)
     for batch, error in checkpoint.damaged_commits.items():
         if batch >= oldest and batch in slots:
             raise error
@@ -147,7 +147,7 @@ def _check_complete(
                 expected="the commit of a batch between others, which says what of it counts",
                 found="no such object",
                 action="load again, as the query may clean up just now; if it stays, bring it back "
-                "from a backup, or read other batches (option slot)",
+                "from a backup, or read other batches (option checkpoint)",
             )
     for lost in assessment.lost:
         if lost.batch in checkpoint.retained and lost.batch in slots:
@@ -156,7 +156,7 @@ def _check_complete(
                 expected="in a segment or a file of the checkpoint",
                 found="nowhere",
                 action="see what `tidelog spark check` says of the checkpoint, "
-                "or read other batches (option slot)",
+                "or read other batches (option checkpoint)",
             )
 
 
@@ -211,7 +211,7 @@ def _batch(
     arrays = {
         **constants(
             count,
-            slot=name.version - 1,
+            checkpoint=name.version - 1,
             operator=name.operator_id,
             subtask=name.partition,
             seqno=name.version,

@@ -45,7 +45,7 @@ async def _batch_rows(store: ObjectStore) -> list[Row]:
     summaries = await summarize_batches(store, checkpoint)
     batches = [_batch_row(checkpoint, restart, summary) for summary in summaries]
     unreadable = [
-        {"slot": batch, "kind": "unreadable", "error": str(error)}
+        {"checkpoint": batch, "kind": "unreadable", "error": str(error)}
         for batch, error in checkpoint.damaged_commits.items()
     ]
     return [*batches, *unreadable]
@@ -56,7 +56,7 @@ def _batch_row(checkpoint: QueryCheckpoint, restart: Restart, summary: BatchSumm
     if error is None and summary.batch == restart.commit:
         error = next(iter(restart.obstacles), None)
     return {
-        "slot": summary.batch,
+        "checkpoint": summary.batch,
         "kind": "checkpoint",
         "created": _microseconds(summary.started_ms),
         "operators": summary.operators,
