@@ -22,7 +22,7 @@ from tidelog.settings import OPTIONS, resolve
 
 PAGE = REFERENCE / "configuration.md"
 PROOFS = ROOT / "docs" / "internals" / "proofs.md"
-WORDS_IN_A_RECORD = 800
+WORDS_IN_A_RECORD, WORDS_OF_BENCHMARKS = 800, 2_500
 PUBLIC = {*tidelog.__all__, "open", *(f"spark.{name}" for name in tidelog.spark.__all__)}
 """Public names, without `tidelog.` in front."""
 OF_THE_LIBRARY = {
@@ -68,6 +68,11 @@ def test_a_decision_record_begins_with_its_verdict_and_is_short(record: Path) ->
     text = record.read_text()
     assert re.match(r"# .+\n\n\*\*(Holds today|Status: history)\b", text)
     assert len(text.split()) <= WORDS_IN_A_RECORD, "keep verdict, numbers and limits"
+
+
+def test_the_page_of_benchmarks_is_short() -> None:
+    page = ROOT / "docs" / "internals" / "benchmarks.md"
+    assert len(page.read_text().split()) <= WORDS_OF_BENCHMARKS, "figures are in benchmarks/results"
 
 
 def test_every_test_that_proves_a_promise_exists() -> None:

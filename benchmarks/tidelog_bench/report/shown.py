@@ -23,6 +23,8 @@ def page(report: Report) -> str:
     pairs = min((answer.session.pairs for answer in report.answers), default=ENOUGH)
     if pairs < ENOUGH:
         lines += ["", f"{few(pairs)}."]
+    if report.unknown:
+        lines += ["", f"This version has no experiment {', '.join(report.unknown)}."]
     for answer in report.answers:
         lines += ["", *_answered(answer)]
     return "\n".join(_escaped(line) for line in lines) + "\n"

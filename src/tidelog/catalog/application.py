@@ -11,6 +11,7 @@ import msgspec
 
 from tidelog.checkpoint.slots import list_slots
 from tidelog.errors import ConfigError, ObjectExistsError, ObjectNotFoundError
+from tidelog.options.units import plural
 from tidelog.storage.document import FORMAT_VERSION, open_document, seal_document
 from tidelog.storage.object_names import (
     APPLICATION,
@@ -100,7 +101,7 @@ async def refuse_application(store: ObjectStore) -> None:
     raise ConfigError(
         f"store {store.url}",
         expected="the store of a job or of one partition",
-        found=f"an application with {len(urls)} partitions that have a store: {listed or 'none'}",
+        found=f"an application with stores of {plural(len(urls), 'partition')}: {listed or 'none'}",
         action="name the URL of a partition; `tidelog inspect URL` lists them, and programs open "
         "them with tidelog.open_partitions",
     )

@@ -25,6 +25,7 @@ from tidelog.checkpoint.manifest import (
 )
 from tidelog.errors import FormatVersionError, InvariantError, TidelogError
 from tidelog.ids import Generation, Slot
+from tidelog.options.units import plural
 from tidelog.storage import object_names
 
 
@@ -73,7 +74,7 @@ def check_manifest(checkpoint: Checkpoint) -> None:
     if violations:
         first = violations[0]
         raise InvariantError(
-            f"{first.where} ({first.check}, {len(violations)} violations in all)",
+            f"{first.where} ({first.check}, {plural(len(violations), 'violation')} in all)",
             expected=first.expected,
             found=first.found,
             action="report this as a defect; the manifest was not written, the last "
@@ -135,7 +136,7 @@ def _operator_violations(where: str, operator: OperatorState) -> Iterator[Findin
 
 def _inherited_violations(where: str, state: SubtaskState) -> Iterator[Finding]:
     if state.inherited and state.materialization is not None:
-        number = f"{len(state.inherited)} inherited states"
+        number = plural(len(state.inherited), "inherited state")
         yield Finding(Invariant.INHERITED, where, "its own materialization alone", number)
     for layer in state.inherited:
         groups = (layer.first_key_group, layer.last_key_group)

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from tidelog.errors import FencedError, ObjectNotFoundError, RestoreError, UnavailableError
+from tidelog.options.units import plural
 from tidelog.runtime.sink import SinkContext
 
 T = TypeVar("T")
@@ -128,8 +129,8 @@ def check_there(absent: Iterable[TransactionId]) -> None:
         raise ObjectNotFoundError(
             f"output of sink {lost[0].sink!r}",
             expected="all that the job has committed, as far as retained checkpoints name it",
-            found=f"nothing of {len(lost)} transactions, of the checkpoints {first} to {last}: an "
-            "older copy of it",
+            found=f"nothing of {plural(len(lost), 'transaction')}, of the checkpoints {first} to "
+            f"{last}: an older copy of it",
             action="bring back the newest one; or write their records again, from a savepoint or "
             f"checkpoint before {first}: `tidelog clone URL@N NEWURL`, and start the job there; to "
             f"write to another output from now on, {CLONE}",

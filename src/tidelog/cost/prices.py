@@ -20,6 +20,7 @@ import msgspec
 
 from tidelog.cost.model.usage import MONTH_S, Flow, Usage
 from tidelog.errors import ConfigError, usable_path
+from tidelog.options.units import plural
 
 GOOD_FOR = timedelta(days=365)
 """A price book that names no last day is out of date after a year."""
@@ -142,7 +143,7 @@ def choose_books(providers: Iterable[str], own_books: Iterable[PriceBook]) -> li
             raise ConfigError(
                 f"the price books of provider {name!r}",
                 expected="one",
-                found=f"{number} files",
+                found=plural(number, "file"),
                 action="give each a name of its own, such as "
                 f"{' and '.join(f'{name}-{n}' for n in range(1, number + 1))}",
             )

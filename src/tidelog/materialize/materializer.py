@@ -28,6 +28,7 @@ from tidelog.materialize.schedule import (
     next_due,
 )
 from tidelog.materialize.table_snapshot import Captured, TableSnapshots
+from tidelog.options.units import plural
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.log import SubtaskLog
 
@@ -132,7 +133,7 @@ class Materializer:
             )
             if self.failures > self.config.tolerable_failures:
                 raise MaterializationFailedError(
-                    f"{self.failures} materializations of {self.name} in a row failed",
+                    f"{plural(self.failures, 'materialization')} of {self.name} in a row failed",
                     found=str(error),
                     action="mend the cause and start the job again; no state is lost, the log "
                     "has it all",

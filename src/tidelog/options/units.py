@@ -88,6 +88,11 @@ def _amount(match: re.Match[str] | None, units: Mapping[str, float]) -> float | 
     return None if amount == math.inf else amount
 
 
+def plural(number: int, noun: str, nouns: str | None = None) -> str:
+    """A number with its noun: 1 batch, 2 batches; `nouns` where it does not end with an s."""
+    return f"{number:,} {noun if number == 1 else nouns or f'{noun}s'}"
+
+
 def show_duration(seconds: float) -> str:
     """The text of a time: a whole number of days, hours or minutes, else seconds or less."""
     for unit, length in _SHOWN_SECONDS:

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 from tidelog.concurrency import together
 from tidelog.effects import Effects
 from tidelog.errors import ObjectExistsError, ObjectNotFoundError, TidelogError
+from tidelog.options.units import plural
 from tidelog.storage import object_names
 from tidelog.storage.port import ObjectStore, create_once
 
@@ -220,7 +221,7 @@ class _Probe:
     async def clean_up(self) -> str:
         for name in self._names:
             await self._timed("delete", self.stores[0].delete(name))
-        return f"{len(self._names)} probe objects deleted"
+        return f"{plural(len(self._names), 'probe object')} deleted"
 
     async def _race(self, name: str, authors: Sequence[bytes]) -> list[bytes]:
         lanes = cycle(self.stores)

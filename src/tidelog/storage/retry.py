@@ -21,6 +21,7 @@ from tidelog.errors import (
     TidelogError,
 )
 from tidelog.events import Event
+from tidelog.options.units import plural
 from tidelog.storage import object_names
 from tidelog.storage.errors import object_at, store_unreachable
 from tidelog.storage.hedge import first_answer
@@ -162,7 +163,9 @@ class RetryingStore:
                     Event.REQUEST_GIVEN_UP.log(
                         logger, object=request.name, attempts=retry + 1, error=error.found
                     )
-                    actual = f"{retry + 1} attempts without an answer, the last: {error.found}"
+                    actual = (
+                        f"{plural(retry + 1, 'attempt')} without an answer, the last: {error.found}"
+                    )
                     what = object_at(self.url, request.name)
                     raise store_unreachable(what, actual) from error
                 Event.REQUEST_RETRIED.log(

@@ -13,6 +13,7 @@ from tidelog.checkpoint.finding import Finding
 from tidelog.checkpoint.invariants import Invariant
 from tidelog.engines import Unit
 from tidelog.errors import FormatVersionError, ObjectNotFoundError, RestoreError, TidelogError
+from tidelog.options.units import plural
 from tidelog.verify.fingerprint import Fingerprint
 
 Choice = int | str
@@ -81,7 +82,11 @@ class RowViolation:
 
     @property
     def found(self) -> str:
-        return self.first if self.rows == 1 else f"{self.first}, and {self.rows - 1} rows more"
+        return (
+            self.first
+            if self.rows == 1
+            else f"{self.first}, and {plural(self.rows - 1, 'row')} more"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from tidelog.cost.measured.analysis import measure
 from tidelog.cost.measured.facts import MeasuredInterval
 from tidelog.cost.measured.report import Comparison, OperatorReport, OverheadReport, SubtaskReport
 from tidelog.cost.model.formulas import log_peak_bytes
+from tidelog.options.units import plural
 
 Fields = dict[str, Any]
 
@@ -120,8 +121,8 @@ def _peak(peak: Comparison | None) -> Fields:
 def _described(report: Fields) -> Iterator[str | Rows]:
     every, operators = report["checkpoint_s"], report["operators"]
     yield (
-        f"{report['job']}: {report['checkpoints']} checkpoints, {report['first_checkpoint']} to "
-        f"{report['last_checkpoint']}, {span(report['seconds'])}"
+        f"{report['job']}: {plural(report['checkpoints'], 'checkpoint')}, "
+        f"{report['first_checkpoint']} to {report['last_checkpoint']}, {span(report['seconds'])}"
         f"{'' if every is None else f', one every {span(every)}'}; read by the "
         f"{report['engine']} engine"
     )
@@ -180,7 +181,7 @@ def _reasons(operators: Sequence[Fields]) -> Iterator[str]:
         if operator["missing"]:
             reasons[operator["missing"]].append(operator["id"])
         if 0 < compared < len(operator["subtasks"]):
-            partly = f"{compared} of {len(operator['subtasks'])} subtasks compared"
+            partly = f"{compared} of {plural(len(operator['subtasks']), 'subtask')} compared"
             reasons[partly].append(operator["id"])
     for reason, names in reasons.items():
         yield f"\n{', '.join(names)}: {reason}"

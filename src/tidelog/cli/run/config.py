@@ -13,6 +13,7 @@ from tidelog.cli.run.options import config_options
 from tidelog.cli.store.options import on_this_machine
 from tidelog.errors import ConfigError, error_fields
 from tidelog.options.declaration import Declared
+from tidelog.options.units import plural
 from tidelog.runtime.config import JobConfig
 from tidelog.settings import DEFAULT, OPTIONS, SECTIONS, Resolved, flag, nearest, resolve, variable
 
@@ -66,7 +67,9 @@ def check(output: Output, /, file: Path) -> int:
     resolved = resolve(file, {}, ())
     changed = sum(setting.origin != DEFAULT for setting in resolved.effective)
     problems = [error_fields(problem) for problem in resolved.problems]
-    lines = list(map(str, resolved.problems)) or [f"{file}: {changed} options, nothing wrong"]
+    lines = list(map(str, resolved.problems)) or [
+        f"{file}: {plural(changed, 'option')}, nothing wrong"
+    ]
     output.show({"file": str(file), "options": changed, "problems": problems}, *lines)
     return EXIT_PROBLEM if resolved.problems else EXIT_OK
 

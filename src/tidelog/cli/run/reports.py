@@ -20,6 +20,7 @@ from tidelog.cli.output import printing
 from tidelog.cli.values import seconds_text, size
 from tidelog.errors import StorageError, TidelogError, error_fields
 from tidelog.ids import Slot
+from tidelog.options.units import plural
 from tidelog.outlet import Outlet, outlet_of, settle
 from tidelog.runtime.operators.progress import STANDSTILL_S
 from tidelog.runtime.status.status import JobStatus
@@ -173,7 +174,7 @@ def phase_line(status: JobStatus) -> str:
     """The phase a job has entered, and what its restore used or dropped."""
     restore, checkpoints = status.restore, status.checkpoints
     if status.phase == "restoring" and restore is not None:
-        total = f"{size(restore.total_bytes)}, {restore.total_changes:,} changes"
+        total = f"{size(restore.total_bytes)}, {plural(restore.total_changes, 'change')}"
         return f"restoring checkpoint {restore.checkpoint} ({total})"
     if status.phase == "finished":
         return "all input handled, final checkpoint completed"
@@ -186,9 +187,8 @@ def phase_line(status: JobStatus) -> str:
         used, fetched = size(copies.used_bytes), size(copies.fetched_bytes)
         parts.append(f"{used} from local copies, {fetched} fetched{damaged}")
     if checkpoints.dropped_buffers:
-        parts.append(
-            f"{checkpoints.dropped_buffers} buffers of records in flight DROPPED, as allowed"
-        )
+        buffers = plural(checkpoints.dropped_buffers, "buffer")
+        parts.append(f"{buffers} of records in flight DROPPED, as allowed")
     if checkpoints.aligned_edges:
         parts.append(f"barriers never overtake on {', '.join(checkpoints.aligned_edges)}")
     parts += (f"DROPPED, as allowed: {dropped}" for dropped in status.dropped_state)
@@ -220,7 +220,7 @@ def figures(status: JobStatus, speed: ReadSpeed) -> Iterator[tuple[str, str]]:
     yield "state", size(state.table_bytes)
     factor = state.combine_factor
     combined = "" if factor is None else f", {factor:.1f} updates per change"
-    log = f"{size(state.log_bytes)} log ({state.log_changes:,} changes){combined}"
+    log = f"{size(state.log_bytes)} log ({plural(state.log_changes, 'change')}){combined}"
     yield "durable", f"{size(state.materialized_bytes)} materialized, {log}"
     yield (
         "checkpoints",
@@ -236,8 +236,8 @@ def figures(status: JobStatus, speed: ReadSpeed) -> Iterator[tuple[str, str]]:
     p99 = "" if latency is None else f"p99 {seconds_text(latency.p99)}, "
     yield (
         "log upload",
-        f"{size(uploads.bytes)} in {uploads.requests} requests, {uploads.failures} failed, {p99}"
-        f"queue {size(uploads.queued_bytes)}, "
+        f"{size(uploads.bytes)} in {plural(uploads.requests, 'request')}, "
+        f"{uploads.failures} failed, {p99}queue {size(uploads.queued_bytes)}, "
         f"back-pressure {seconds_text(uploads.backpressured_s)}",
     )
     memory = status.memory
@@ -260,14 +260,14 @@ def _restored(status: JobStatus) -> Iterator[tuple[str, str]]:
     remaining = "" if restore.eta_s is None else f", {seconds_text(restore.eta_s)} left"
     yield "restored", f"{restore.fraction:.0%} of checkpoint {restore.checkpoint}{remaining}"
     yield "read", f"{size(restore.bytes)} of {size(restore.total_bytes)}"
-    yield "replayed", f"{restore.changes:,} of {restore.total_changes:,} changes"
+    yield "replayed", f"{restore.changes:,} of {plural(restore.total_changes, 'change')}"
 
 
 def _troubles(status: JobStatus) -> Iterator[tuple[str, str]]:
     """What a user should look at."""
     checkpoints, tables = status.checkpoints, status.materializations
     if status.late_records:
-        yield "late", f"{status.late_records:,} records dropped or sent to a side output"
+        yield "late", f"{plural(status.late_records, 'record')} dropped or sent to a side output"
     for operator in status.operators:
         if operator.keys_apart is not None:
             yield "no key matches", f"in {operator.id}: {operator.keys_apart}"
@@ -291,7 +291,7 @@ def _latency(status: JobStatus) -> str:
 
 
 def _late(status: JobStatus) -> str:
-    return f", {status.late_records:,} records late" if status.late_records else ""
+    return f", {plural(status.late_records, 'record')} late" if status.late_records else ""
 
 
 def _stood_still(status: JobStatus) -> str:
@@ -305,9 +305,9 @@ def ending_line(result: Ending) -> str:
     match result.outcome:
         case "finished":
             return (
-                f"{status.job}: finished; {status.records_read:,} records in "
-                f"{result.seconds:.1f} s, {checkpoints.completed} checkpoints, "
-                f"the last is {checkpoints.last_checkpoint}{_late(status)}{_stood_still(status)}"
+                f"{status.job}: finished; {plural(status.records_read, 'record')} in "
+                f"{result.seconds:.1f} s, {plural(checkpoints.completed, 'checkpoint')}, "
+                f"the last is number {checkpoints.last_checkpoint}{_late(status)}{_stood_still(status)}"
             )
         case "already-complete":
             return (

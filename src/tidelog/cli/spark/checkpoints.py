@@ -10,6 +10,7 @@ from tidelog.cli.output import Rows, fields_of
 from tidelog.cli.store.options import StoreCommand, on_store
 from tidelog.cli.values import age, size
 from tidelog.errors import error_fields
+from tidelog.options.units import plural
 from tidelog.spark.checkpoint.checkpoint import read_checkpoint, require_checkpoint, store_url
 from tidelog.spark.checkpoint.export import ExportReport, export
 from tidelog.spark.checkpoint.inspection import (
@@ -66,14 +67,15 @@ async def checkpoints_command(invocation: StoreCommand) -> int:
 
 def _log_lines(log: LogSummary) -> Iterator[str]:
     yield (
-        f"log: {log.segments} segments of {size(log.bytes)}, {log.roll_ups} roll-ups; live "
-        f"{log.live_changelogs} changelogs of {size(log.live_bytes)}, expired "
+        f"log: {plural(log.segments, 'segment')} of {size(log.bytes)}, "
+        f"{plural(log.roll_ups, 'roll-up')}; live "
+        f"{plural(log.live_changelogs, 'changelog')} of {size(log.live_bytes)}, expired "
         f"{log.expired_changelogs}"
     )
     if log.orphan_segments:
         yield (
-            f"{log.orphan_segments} segments of {size(log.orphan_bytes)} stand in no index: of a "
-            "batch in flight, or garbage that the query's next start deletes"
+            f"{plural(log.orphan_segments, 'segment')} of {size(log.orphan_bytes)} in no index: of "
+            "a batch in flight, or garbage that the query's next start deletes"
         )
 
 
@@ -112,12 +114,13 @@ async def export_command(invocation: StoreCommand, dry_run: bool, remove_log: bo
 def _exported(report: ExportReport, *, dry_run: bool, removed: bool) -> Iterator[str]:
     would = "would be " if dry_run else ""
     yield (
-        f"{report.written} changelogs of {size(report.written_bytes)} {would}written, "
+        f"{plural(report.written, 'changelog')} of {size(report.written_bytes)} {would}written, "
         f"{report.present} were there, {report.expired} expired ones left out"
     )
     if removed:
         yield (
-            f"{report.stripped} index lines and {report.removed} objects of the log {would}removed"
+            f"{plural(report.stripped, 'index line')} and {plural(report.removed, 'object')} of "
+            f"the log {would}removed"
         )
     if dry_run:
         yield "nothing was written; leave out --dry-run to do it"

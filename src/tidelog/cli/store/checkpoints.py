@@ -24,6 +24,7 @@ from tidelog.cli.store.options import StoreCommand, checkpoint_name, on_store
 from tidelog.cli.values import age, size
 from tidelog.errors import TidelogError
 from tidelog.events import Event
+from tidelog.options.units import plural
 from tidelog.runtime.control.client import ask
 from tidelog.runtime.control.protocol import Request
 from tidelog.state.event_time import MAX_WATERMARK
@@ -93,7 +94,8 @@ def _described(summary: CheckpointSummary) -> Iterator[str | Rows]:
         yield f"savepoint {summary.name}, {summary.savepoint_format}"
     for operator in summary.operators:
         yield ""
-        yield f"operator {operator.id}, {operator.key_groups} key groups{_finished(operator)}"
+        key_groups = plural(operator.key_groups, "key group")
+        yield f"operator {operator.id}, {key_groups}{_finished(operator)}"
         for state in operator.states:
             yield f"  state {state.id} {state.name}: {state.kind} ({'; '.join(state.schema)})"
         yield from _alignment(operator)
@@ -172,7 +174,7 @@ async def drop_command(invocation: StoreCommand, savepoint: str, dry_run: bool) 
             "freed_bytes": plan.freed_bytes,
         },
         f"savepoint {entry.name}, checkpoint {entry.slot}, "
-        f"{'would be ' if dry_run else ''}removed; {len(plan.objects)} objects of "
+        f"{'would be ' if dry_run else ''}removed; {plural(len(plan.objects), 'object')} of "
         f"{size(plan.freed_bytes)} are needed by nothing else",
         *(["nothing was deleted; add --delete to do it"] if dry_run else []),
     )

@@ -15,6 +15,7 @@ from tidelog.cli.output import Output, fields_of
 from tidelog.cli.store.options import on_this_machine
 from tidelog.cli.values import size
 from tidelog.effects import Effects
+from tidelog.options.units import plural
 from tidelog.storage.open import StoreAccess, is_remote
 
 
@@ -92,7 +93,7 @@ async def command(
             "checkpoint": checkpoint.slot,
         },
         f"checkpoint {checkpoint.slot} of {parsed_origin.url} is the beginning of "
-        f"{destination.url}: {cloned.shared} objects of {size(cloned.shared_bytes)} shared, "
-        f"{cloned.copied} of {size(cloned.copied_bytes)} copied",
+        f"{destination.url}: {plural(cloned.shared, 'object')} of {size(cloned.shared_bytes)} "
+        f"shared, {cloned.copied} of {size(cloned.copied_bytes)} copied",
     )
     return EXIT_OK

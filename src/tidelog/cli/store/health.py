@@ -17,6 +17,7 @@ from tidelog.cli.store.options import StoreCommand, on_store, on_store_for_a_ver
 from tidelog.cli.values import size
 from tidelog.concurrency import gather_bounded
 from tidelog.errors import ObjectNotFoundError
+from tidelog.options.units import plural
 from tidelog.runtime.control.client import runs_here
 from tidelog.storage.object_names import partition_path
 from tidelog.storage.open import StoreAccess
@@ -121,8 +122,8 @@ def _described(report: AuditReport, *, deep: bool) -> Iterator[str | Rows]:
         yield from finding_lines(problem, "checkpoint")
     yield ""
     depth = "every byte read" if deep else "bytes not read, --deep reads them"
-    objects = f"{report.objects} data objects of {size(report.bytes)}"
-    yield f"{len(report.problems)} problems; {objects}, {depth}"
+    objects = f"{plural(report.objects, 'data object')} of {size(report.bytes)}"
+    yield f"{plural(len(report.problems), 'problem')}; {objects}, {depth}"
 
 
 async def _application_at(invocation: StoreCommand) -> tuple[Application, list[int]] | None:
@@ -175,7 +176,7 @@ async def _inspect_partitions(
         },
         Rows(stores, "partition", "newest_restorable", "objects", "bytes", "problems", "url"),
         "",
-        f"{len(reports)} partitions{total}; `tidelog inspect` of a store says more",
+        f"{plural(len(reports), 'partition')}{total}; `tidelog inspect` of a store says more",
     )
     return EXIT_PROBLEM if any(report.problems for report in reports.values()) else EXIT_OK
 
@@ -214,11 +215,11 @@ def _collected(plan: GarbagePlan, *, deleted: bool) -> Iterator[str | Rows]:
         garbage = set(plan.garbage)
         verdict_column = ("verdict", lambda info: verdict if info in garbage else "undecided")
         yield Rows(found, verdict_column, "size", ("object", lambda info: info.name))
-    yield f"{len(plan.garbage)} objects of {size(_bytes(plan.garbage))} {verdict}"
+    yield f"{plural(len(plan.garbage), 'object')} of {size(_bytes(plan.garbage))} {verdict}"
     if plan.undecided:
         yield (
-            f"{len(plan.undecided)} objects of generation {plan.generation} are undecided: its "
-            "job may still name them; the first `tidelog gc` after its next start decides"
+            f"undecided: {plural(len(plan.undecided), 'object')} of generation {plan.generation}: "
+            "its job may still name them; the first `tidelog gc` after its next start decides"
         )
     if plan.garbage and not deleted:
         yield "nothing was deleted; add --delete to do it"

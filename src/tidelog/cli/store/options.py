@@ -36,6 +36,7 @@ from tidelog.errors import (
     RestoreError,
     TidelogError,
 )
+from tidelog.options.units import plural
 from tidelog.storage.open import StoreAccess
 from tidelog.storage.port import ObjectStore
 
@@ -186,7 +187,9 @@ def selected(
     ]
     if found:
         return found
-    operators = ", ".join(f"{o.id} ({len(o.subtasks)} subtasks)" for o in checkpoint.operators)
+    operators = ", ".join(
+        f"{o.id} ({plural(len(o.subtasks), 'subtask')})" for o in checkpoint.operators
+    )
     options = (("operator", operator), ("subtask", subtask))
     raise ConfigError(
         ", ".join(f"{option} {value}" for option, value in options if value is not None),

@@ -14,6 +14,7 @@ from tidelog.cli.options import option, options_of
 from tidelog.cli.output import Output, Rows, fields_of, finding_lines, some
 from tidelog.cli.spark.engine import EngineOptions, open_engine
 from tidelog.cli.store.options import StoreCommand, on_store_for_a_verdict
+from tidelog.options.units import plural
 from tidelog.spark.checkpoint.checkpoint import store_url
 from tidelog.verify.results import Choice
 from tidelog.verify.verification import CheckpointReport, VerifyReport, verify
@@ -149,10 +150,10 @@ def _reasons(report: VerifyReport) -> Iterator[str]:
 
 def _summary(report: VerifyReport) -> str:
     verdicts = [checkpoint.verdict for checkpoint in report.checkpoints]
-    sound = f"{verdicts.count('sound')} of {len(verdicts)} checkpoints are sound"
+    sound = f"{verdicts.count('sound')} of {plural(len(verdicts), 'checkpoint')} sound"
     dropped = f", {verdicts.count('gone')} were dropped meanwhile" if "gone" in verdicts else ""
     if "expired" in verdicts:
         dropped += f", Spark has cleaned up {verdicts.count('expired')}"
     newest = f"; the newest is {report.newest_sound}" if report.newest_sound is not None else ""
-    problems = f"{len(report.problems)} problems"
+    problems = plural(len(report.problems), "problem")
     return f"{'passed' if report.passed else 'FAILED'}: {sound}{dropped}{newest}; {problems}"

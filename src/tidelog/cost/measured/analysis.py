@@ -20,6 +20,7 @@ from tidelog.cost.measured.report import OperatorReport, OverheadReport
 from tidelog.cost.model.usage import MONTH_S, Flow, Reads, Usage
 from tidelog.engines import Engine
 from tidelog.errors import ConfigError
+from tidelog.options.units import plural
 from tidelog.spark.checkpoint.checkpoint import find_layout
 from tidelog.storage import object_names
 from tidelog.storage.port import ObjectStore
@@ -87,7 +88,7 @@ def _notes(
 ) -> list[str]:
     notes = []
     if dropped:
-        notes.append(f"left out: {dropped} checkpoints that the job dropped meanwhile")
+        notes.append(f"left out: {plural(dropped, 'checkpoint')} that the job dropped meanwhile")
     for before, after in pairwise(runs):
         notes.append(_border(before[-1], after[0]))
     shortest = min((o.interval_s for o in operators if o.interval_s is not None), default=None)

@@ -42,6 +42,7 @@ from tidelog.checkpoint.sizes import checkpoint_sizes, contents_of
 from tidelog.errors import CheckpointFailedError, FencedError, StorageError, TidelogError
 from tidelog.events import Event
 from tidelog.ids import Slot, SubtaskId
+from tidelog.options.units import plural
 from tidelog.runtime.channels.messages import Barrier
 from tidelog.runtime.checkpoints.completed import CheckpointMetrics, completed
 from tidelog.runtime.checkpoints.requests import (
@@ -228,7 +229,7 @@ class CheckpointDriver:
                 await self._complete(decision)
             case FailJob(failures, reason):
                 raise CheckpointFailedError(
-                    f"{failures} checkpoints in a row failed",
+                    f"{plural(failures, 'checkpoint')} in a row failed",
                     found=reason,
                     action="remove the cause and start the job again; it resumes from its last "
                     "completed checkpoint",

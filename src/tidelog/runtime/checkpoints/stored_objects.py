@@ -22,6 +22,7 @@ from tidelog.effects import wait_for
 from tidelog.errors import ObjectNotFoundError, TidelogError
 from tidelog.events import Event
 from tidelog.ids import Slot
+from tidelog.options.units import plural
 from tidelog.runtime.subtasks.start import JobStart
 from tidelog.storage import object_names
 
@@ -107,7 +108,7 @@ class StoredObjects:
         if not lost_names:
             return None
         return (
-            f"{len(lost_names)} objects that it refers to are gone from the store, "
+            f"{plural(len(lost_names), 'object')} that it refers to, gone from the store, "
             f"{min(lost_names)} among them; what the local tables have is uploaded again: ask once "
             "more, or for a canonical savepoint, which needs none of them (--format canonical)"
         )

@@ -15,6 +15,7 @@ from tidelog.checkpoint.finished import partially_finished
 from tidelog.checkpoint.manifest import OperatorState, StateInfo
 from tidelog.errors import RestoreError
 from tidelog.events import Event
+from tidelog.options.units import plural
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.channels.partition import ByKey
 from tidelog.runtime.node import Node
@@ -77,7 +78,7 @@ def _check_one_event_time(operator: OperatorState) -> None:
         raise RestoreError(
             f"keys of operator {operator.id!r}, which has timers, windows or a join",
             expected="one event time in all its subtasks, for keys that change move between them",
-            found=f"{len(reached)} event times: barriers had overtaken records",
+            found=f"{plural(len(reached), 'event time')}: barriers had overtaken records",
             action="start the job with its old keys and stop it with a savepoint, whose barriers "
             "overtake nothing; then start it with the new keys from there",
         )

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from tidelog.checkpoint.config import Change
 from tidelog.errors import InvariantError
 from tidelog.ids import CheckpointId
+from tidelog.options.units import plural
 from tidelog.runtime.channels.gate import Gate
 from tidelog.runtime.channels.messages import (
     Barrier,
@@ -321,7 +322,7 @@ class FinishedTask(Task):
                 raise InvariantError(
                     f"the input of {self.id}",
                     expected="no record, for the restored checkpoint says that it finished",
-                    found=f"{len(message.records)} records",
+                    found=plural(len(message.records), "record"),
                     action="report this as a defect, and restore an older checkpoint",
                     retry_safe=False,
                 )

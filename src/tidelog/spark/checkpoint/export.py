@@ -10,6 +10,7 @@ from functools import partial
 
 from tidelog.concurrency import Progress, gather_bounded, no_progress
 from tidelog.errors import ConditionalPutError, ObjectExistsError, RestoreError
+from tidelog.options.units import plural
 from tidelog.spark.checkpoint.checkpoint import (
     COMMITS,
     LOG,
@@ -93,7 +94,7 @@ def _refuse_damage(checkpoint: QueryCheckpoint, located: Located, *, remove_log:
         raise RestoreError(
             f"{lost[0].what}, needed since batch {lost[0].batch}",
             expected="it in the log, or as a file, or a snapshot instead of it",
-            found=f"nothing; {len(lost)} such changelogs are missing",
+            found=f"nothing; missing: {plural(len(lost), 'such changelog')}",
             action="bring the missing objects back from a backup, or start the query from an "
             "earlier batch; `tidelog spark check` lists them",
             retry_safe=False,

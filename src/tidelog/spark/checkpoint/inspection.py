@@ -11,6 +11,7 @@ from typing import Final
 
 from tidelog.concurrency import Progress, gather_bounded, no_progress
 from tidelog.errors import ObjectNotFoundError, TidelogError
+from tidelog.options.units import plural
 from tidelog.spark.checkpoint.checkpoint import (
     COMMITS,
     OFFSETS,
@@ -161,11 +162,11 @@ async def check_located(
 
 
 def _origin(checkpoint: QueryCheckpoint, assessment: Assessment) -> CheckResult:
-    retained = f"{len(checkpoint.commits)} batches"
+    retained = plural(len(checkpoint.commits), "batch", "batches")
     if checkpoint.commits:
         retained += f", {min(checkpoint.commits)} to {checkpoint.newest}"
     writer = "with the plug-in's log" if [*checkpoint.documents()] else "of Spark alone"
-    summary = f"{writer}; {retained}; {len(assessment.live)} live changelogs in the log"
+    summary = f"{writer}; {retained}; {plural(len(assessment.live), 'live changelog')} in the log"
     return ok("checkpoint", summary)
 
 
@@ -232,7 +233,7 @@ def _lost(assessment: Assessment) -> Iterator[CheckResult]:
     for lost in assessment.lost[:_SHOWN]:
         yield fail("lost", f"{lost.what}, of batch {lost.batch}, is nowhere", BRING_BACK)
     if len(assessment.lost) > _SHOWN:
-        yield fail("lost", f"{len(assessment.lost) - _SHOWN} more changelogs", BRING_BACK)
+        yield fail("lost", plural(len(assessment.lost) - _SHOWN, "changelog") + " more", BRING_BACK)
     if not assessment.lost:
         yield ok("complete", "every changelog that a retained batch needs is there")
 
@@ -242,7 +243,7 @@ def _orphans(checkpoint: QueryCheckpoint, located: Located) -> Iterator[CheckRes
     orphans = [name for name in checkpoint.segments if name not in indexed]
     if orphans:
         size = sum(checkpoint.segments[name] for name in orphans)
-        actual = f"{len(orphans)} segments of {size} bytes that no index names"
+        actual = f"{plural(len(orphans), 'segment')} of {size:,} bytes that no index names"
         yield warn("orphans", actual, "nothing: the query's next start deletes garbage")
 
 
@@ -264,7 +265,9 @@ async def _contents(
         await reader.close()
     errors = [error for error in read.values() if error is not None]
     failures = [fail("contents", _described(error), BRING_BACK) for error in errors]
-    return failures or [ok("contents", f"{len(read)} changelogs read, every checksum right")]
+    return failures or [
+        ok("contents", f"{plural(len(read), 'changelog')} read, every checksum right")
+    ]
 
 
 def _described(error: TidelogError) -> str:

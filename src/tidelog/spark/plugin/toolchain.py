@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.errors import ConfigError
+from tidelog.options.units import plural
 
 SUPPORTED: Final = ((4, 1), (4, 2), (4, 3))
 """Minor versions of Spark that the plug-in is built and tested for."""
@@ -177,7 +178,7 @@ def _spark_at(home: Path) -> Spark:
         raise ConfigError(
             f"Spark at {home}",
             expected=f"{pattern} in {jars}",
-            found=f"{len(names)} jars, none of that name",
+            found=f"{plural(len(names), 'jar')}, none of that name",
             action="point SPARK_HOME to a full installation; pyspark-client has no Spark in it",
         )
     return Spark(home=home, version=core[2], scala=compiler[1])

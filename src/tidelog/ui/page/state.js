@@ -68,7 +68,7 @@ const materializationSection = doc => {
             name: `${row.operator}-${row.subtask}`,
             parts: [{ value: row.materialized_bytes, colour: "c2" }, { value: row.log_bytes + row.inline_bytes, colour: "c0" }],
             text: h("span", {}, `${bytes(row.materialized_bytes)} + ${bytes(row.log_bytes + row.inline_bytes)}`),
-            title: `${count(row.replay_changes)} changes to replay`,
+            title: `${plural(row.replay_changes, "change")} to replay`,
           }))),
           kept.length > MOST_ROWS ? h("p", { class: "small" }, `The ${MOST_ROWS} largest of ${count(kept.length)}; all are among the numbers.`) : null,
           fold("materialized/numbers", "Numbers", () => table([

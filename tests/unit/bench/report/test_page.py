@@ -23,7 +23,7 @@ QUOTES = re.compile(r"<!-- figures of benchmarks/results -->\n(.*?)<!-- end of f
 
 def shown(records: Sequence[Record]) -> str:
     sessions = [loaded(records)]
-    return page(Report(sessions, answers(sessions, [experiment()]), []))
+    return page(Report(sessions, answers(sessions, [experiment()]), ["gone"]))
 
 
 def test_the_page_of_the_recorded_sessions_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,6 +70,7 @@ def test_what_is_skipped_or_failed_is_on_the_page_and_html_is_text() -> None:
         FailureRecord(experiment="durations", settings={}, variant="on", pair=0, error="a\nb"),
     ]
     text = shown(records)
+    assert "This version has no experiment gone." in text
     assert "<script" not in text and text.count("&lt;script>alert(1)") >= 3
     assert "* peer: skipped, &lt;script>" in text and "* on, pair 1: FAILED, b" in text
 
