@@ -83,9 +83,9 @@ demo:
 bench *args:
     {{ python }} -m tidelog bench {{ args }}
 
-# The figures of README and docs, from the recorded sessions.
+# The page of the recorded benchmarks, which README and docs quote.
 figures:
-    {{ python }} -m tidelog bench quote
+    {{ python }} -m tidelog bench report --all --output benchmarks/results/README.md
 
 # The peers of `tidelog bench run peers`, each in an environment of its own in .tools; Spark is in .venv.
 peers:
@@ -99,10 +99,7 @@ peers:
 speed *args:
     {{ python }} -m benchmarks.speed {{ args }}
 
-# The micro-benchmarks, compared with the stored baseline of this kind of machine.
+# The micro-benchmarks, compared with the last run on this machine; `-k block` runs some, `--benchmark-compare-fail=min:10%` ends with 1.
 bench-micro *args:
-    {{ python }} -m benchmarks.micro {{ args }}
-
-# Store what the micro-benchmarks take now as that baseline.
-bench-micro-baseline:
-    {{ python }} -m benchmarks.micro --renew --runs 5
+    {{ python }} -m pytest benchmarks/micro --benchmark-enable --benchmark-autosave --benchmark-compare \
+        --benchmark-timer=time.thread_time --benchmark-max-time=0.3 --benchmark-columns=min,median,rounds {{ args }}

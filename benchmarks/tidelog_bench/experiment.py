@@ -105,17 +105,6 @@ class Ratio:
 
 
 @dataclass(frozen=True, slots=True)
-class Bars:
-    """Bars per variant, whiskers from min to max: a group per cell of one figure, or a plot per
-    cell with a group per figure.
-    """
-
-    figures: tuple[str, ...]
-    title: str
-    log: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Experiment:
     """A question, the runs that answer it, and the figures of the answer."""
 
@@ -126,11 +115,8 @@ class Experiment:
     cells: Callable[[Size], Sequence[Cell]]
     measure: Callable[[Trial], Reading]
     figures: Sequence[Figure]
-    """In a cell those that its trials gave; the first of them are shown in summaries."""
-    main: Sequence[str]
-    """The figures whose first ratio stands in the overview of a report."""
+    """In a cell those that its trials gave."""
     ratios: Sequence[Ratio] = ()
-    plots: Sequence[Bars] = ()
     missing: Callable[[str], str | None] = lambda variant: None
     """Why a variant cannot run on this machine, and what to install; None when it can."""
     also: Sequence[str] = ()

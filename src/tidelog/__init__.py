@@ -1,7 +1,8 @@
 """tidelog: durable state for stream processing.
 
-The public API is what `__init__.pyi` lists, `__all__` of this module and `open`; everything else
-may change between releases. Names are loaded on first use, so that importing tidelog stays cheap.
+Public are the names that `__init__.pyi` lists here and in `tidelog.spark`, and the jobs in
+`tidelog.examples`. All other packages and modules are internal: they may change in any release.
+Names are loaded on first use, so that importing tidelog stays cheap.
 """
 
 import sys

@@ -1,8 +1,8 @@
 """Every error a user can meet.
 
 Invariant: each message names the object or option, what was expected, what was found, what to
-do next, and whether a retry is safe, and shows no secret. Library errors are translated at the
-edge, never leaked.
+do next, and whether a retry is safe where one could help, and shows no secret. Library errors are
+translated at the edge, never leaked.
 """
 
 import resource
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tidelog.credentials import masked
 
-OLDER_SLOT: Final = "restore an older slot (`tidelog inspect URL --deep` says which)"
+OLDER_CHECKPOINT: Final = "restore an older checkpoint (`tidelog inspect URL --deep` says which)"
 """What to do where an object of a checkpoint is damaged or gone."""
 _ENDS: Final = " .\n\r\t"
 """What messages of libraries end with."""
@@ -52,6 +52,10 @@ class TidelogError(Exception):
         error.__cause__ = self
         return error
 
+    def found_at(self, site: str) -> "TidelogError":
+        """The same error, found at a place of the user's code, as `, at job.py:4`."""
+        return type(self)(**{**self._fields(), "found": f"{self.found or 'it'}{site}"})
+
     def _fields(self) -> dict[str, Any]:
         names = ("what", "expected", "found", "action", "retry_safe")
         return {name: getattr(self, name) for name in names}
@@ -62,7 +66,9 @@ class TidelogError(Exception):
             parts.append(f"expected {self.expected}")
         if self.found is not None:
             parts.append(f"found {self.found}")
-        head = "; ".join(parts)
+        return self._advised("; ".join(parts))
+
+    def _advised(self, head: str) -> str:
         retry = "a retry is safe" if self.retry_safe else "do not retry before that"
         return advised(head, f"{self.action.rstrip(_ENDS)} ({retry})")
 
@@ -78,13 +84,19 @@ def error_fields(error: TidelogError) -> dict[str, Any]:
 
 
 class ConfigError(TidelogError):
-    """An option or argument is wrong; nothing was started."""
+    """An option, an argument or the definition of a job is wrong; nothing was started."""
+
+    def _advised(self, head: str) -> str:
+        # A retry changes nothing before the cause is corrected.
+        return advised(head, self.action) if self.retry_safe else super()._advised(head)
 
 
 class UnavailableError(ConfigError):
     """What an option names cannot be had now: a file, a directory, a port, a bucket. It may come by
     itself, so another start may help; nothing was started.
     """
+
+    _advised = TidelogError._advised
 
 
 def require(what: str, value: object, holds: bool, expected: str) -> None:
@@ -195,7 +207,12 @@ class SerializationError(TidelogError):
 
 
 class UserFunctionError(TidelogError):
-    """A user's function raised; the cause is chained."""
+    """A user's function raised, which is chained then, or returned something else than expected."""
+
+    def _render(self) -> str:
+        if self.expected is not None:
+            return super()._render()
+        return self._advised(f"{self.what} raised {self.found}")
 
 
 class InvariantError(TidelogError):

@@ -56,7 +56,7 @@ ORDERS = 20_000
 
 
 def test_revenue_in_an_iceberg_table_is_exact_after_kills_and_rescales(tmp_path: Path) -> None:
-    create, program = (BLOCKS[f"sinks {n}"].replace("/srv", str(tmp_path)) for n in (2, 3))
+    create, program = (BLOCKS[f"sinks {n}"].replace("/srv", str(tmp_path)) for n in (3, 4))
     exec(create)
     (tmp_path / "revenue.py").write_text(program + ORDERS_TOO)
     lake = Lake(tmp_path, "lake.db", "lake", name="lake")
@@ -170,8 +170,8 @@ def test_every_row_is_in_the_files_once_and_gone_from_the_table(
     conninfo: str, tmp_path: Path
 ) -> None:
     address = "postgresql://tide@db.example/shop"
-    assert address in BLOCKS["sources 0"]
-    (tmp_path / "outbox.py").write_text(BLOCKS["sources 0"].replace(address, conninfo))
+    assert address in BLOCKS["sources 1"]
+    (tmp_path / "outbox.py").write_text(BLOCKS["sources 1"].replace(address, conninfo))
     query(conninfo, create_table())
     shop = Shop(conninfo, seed=KILLS)
     shop.start()

@@ -331,5 +331,7 @@ def test_a_window_function_that_fails_is_named_by_its_operator(
     keyed(job).window(windows, name="visits").records(lambda *window: 1 / 0).sink(
         ForeachSink(print)
     )
-    with pytest.raises(UserFunctionError, match=r"^visits; .*ZeroDivisionError"):
+    with pytest.raises(
+        UserFunctionError, match=r"^visits raised ZeroDivisionError: .*, at tests.*:\d+ \("
+    ):
         run(job, tmp_path / "store")

@@ -27,7 +27,7 @@ from tidelog.checkpoint.manifest import (
 from tidelog.ids import CheckpointId, Generation, KeyGroup, MaterializationId, SeqNo, Slot
 
 AUTHOR = Author(Generation(3), "00ff00ff00ff00ff")
-START = Start(Slot(3), AUTHOR, 1_700_000_000_000, "revenue")
+START = Start(Slot(3), AUTHOR, 1_700_000_000_000, "revenue", history=((Slot(0), Slot(1)),))
 TOTAL = StateInfo(0, "total", "value", ("sum bigint",))
 TABLE = MaterializationRef(
     *(MaterializationId(2), "materializations/00000003/count-0-2.json", 512, SeqNo(40), 65_536)
@@ -57,7 +57,9 @@ def entry(
     created_ms = 1_700_000_000_000 + 1000 * second
     kind = Savepoint if "name" in fields else Checkpoint
     return kind(
-        *(Slot(slot), AUTHOR, CheckpointId(checkpoint), created_ms, "revenue", operators), **fields
+        *(Slot(slot), AUTHOR, CheckpointId(checkpoint), created_ms, "revenue", operators),
+        history=((Slot(4), Slot(slot - 1)),),
+        **fields,
     )
 
 

@@ -1,9 +1,5 @@
-"""What the golden blocks of in-flight data and the golden values of states hold.
+"""What the golden block of in-flight data and the golden values of states hold."""
 
-The pickled block is of the first releases that had in-flight data; none writes it now.
-"""
-
-import pickle
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +13,6 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from tidelog.changelog.block import BlockKind, seal_opaque
 from tidelog.ids import SeqNo
 from tidelog.runtime.channels.messages import Batch, Watermark
 from tidelog.runtime.in_flight.capture import ChannelData, ChannelId
@@ -25,14 +20,6 @@ from tidelog.runtime.in_flight.codec import encode
 from tidelog.state.objects.classes import RecordTypes
 from tidelog.state.objects.values import ObjectEncoding
 from tidelog.state.schema.row import Row
-
-PARTS = [
-    ChannelData(
-        ChannelId("count", 1, 2, 3, at_producer=False),
-        [Batch([("a", 1), None], [1_700_000_000_000, 5]), Watermark(-7)],
-    ),
-    ChannelData(ChannelId("count", 1, 2, 3, at_producer=True), [Batch([2.5])]),
-]
 
 
 @dataclass(frozen=True)
@@ -77,7 +64,7 @@ class Parcel:
 
 TYPES = RecordTypes([Parcel])
 
-TYPED_PARTS = [
+PARTS = [
     ChannelData(
         ChannelId("count", 1, 2, 3, at_producer=False),
         [
@@ -105,26 +92,6 @@ TYPED_PARTS = [
 ]
 
 
-def _pickled(parts: list[ChannelData]) -> bytes:
-    """As releases wrote it that pickled records."""
-    payload = [
-        [
-            *(p.channel.consumer, p.channel.input, p.channel.producer_subtask),
-            *(p.channel.consumer_subtask, p.channel.at_producer),
-            [
-                [1, m.time]
-                if isinstance(m, Watermark)
-                else [0, pickle.dumps(m.records, 5), m.times]
-                for m in p.data
-            ],
-        ]
-        for p in parts
-    ]
-    count = sum(len(part.data) for part in parts)
-    packed = msgspec.msgpack.encode(payload)
-    return seal_opaque(BlockKind.IN_FLIGHT, packed, count, SeqNo(11)).data
-
-
 VALUES: list[Any] = [
     *(None, True, -7, 2.5, "tide", b"log", [1, [None]], {"a": {1: [2]}}),
     *(2**70, "\ud800", (1, (2,)), {3}, frozenset({4}), bytearray(b"x"), deque([1], 2)),
@@ -136,7 +103,6 @@ VALUES: list[Any] = [
 ]
 
 FILES: dict[str, Callable[[], bytes]] = {
-    "block_in_flight_v1.bin": lambda: _pickled(PARTS),
-    "block_in_flight_records_v1.bin": lambda: encode(TYPED_PARTS, TYPES, SeqNo(11)).blocks[0].data,
+    "block_in_flight_v1.bin": lambda: encode(PARTS, TYPES, SeqNo(11)).blocks[0].data,
     "values_v1.bin": lambda: msgspec.msgpack.encode(ObjectEncoding("golden").encode_many(VALUES)),
 }

@@ -63,7 +63,7 @@ SPARK_LINES = (
 FILES: dict[str, bytes] = {
     "spark_segment_v1.bin": SEGMENT,
     "spark_commit_v1.txt": f"{SPARK_LINES}\n{write_index(COMMIT)}".encode(),
-    "spark_commit_v2.txt": "\n".join(
+    "spark_commit_segment_v1.txt": "\n".join(
         (SPARK_LINES, write_index(COMMIT_WITH_SEGMENT), b64encode(SEGMENT_IN_COMMIT).decode())
     ).encode(),
     "spark_roll_up_v1.json": write_index(ROLL_UP).encode(),

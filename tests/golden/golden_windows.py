@@ -1,12 +1,11 @@
-"""The jobs of the golden stores of windows, joins and ids, and of joins with batches.
+"""The job of the golden store of windows, joins and ids.
 
-A job was stopped with a savepoint in the middle. With the store are the records that came out
+The job was stopped with a savepoint in the middle. With the store are the records that came out
 afterwards, as text: those of a run that nothing stopped without those that had come out before.
 """
 
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -28,9 +27,15 @@ from tidelog import (
 from tidelog.storage.memory import MemoryStore
 
 DELAY_MS = 1_500
-_Operators = dict[str, Callable[[KeyedStream, KeyedStream], Stream]]
+NAME = "store_windows_v1.bin"
+KINDS = {
+    *("timed-records", "timed-batches", "timed-marks", "sessions", "earlier-sessions", "splits"),
+    *("count-window", "window-aggregate", "window-records", "timers", "aggregate", "ids", "map"),
+}
+"""The kinds of state that the job has."""
 
-OPERATORS: _Operators = {
+OPERATORS: dict[str, Callable[[KeyedStream, KeyedStream], Stream]] = {
+    "inner": lambda left, right: left.join(right, (-150, "250ms")),
     "interval": lambda left, right: left.join(right, (-150, "250ms"), how="outer"),
     "same-window": lambda left, right: left.join(right, window=Sliding(300, 200), how="left"),
     "newest": lambda left, right: left.enrich(right, lambda record, row: (record, row)),
@@ -52,24 +57,8 @@ OPERATORS: _Operators = {
     "ids": lambda left, _: left.deduplicate(lambda record: record[2] % 9, ttl="300d"),
 }
 
-BATCHED: _Operators = {
-    "inner": lambda left, right: left.join(right, (-150, "250ms")),
-    "same-window": OPERATORS["same-window"],
-}
-STORES = {
-    "store_windows_v1.bin": (
-        OPERATORS,
-        {
-            *("timed-records", "timed-marks", "sessions", "earlier-sessions", "count-window"),
-            *("map", "window-aggregate", "window-records", "timers", "aggregate", "splits"),
-        },
-    ),
-    "store_joins_v1.bin": (BATCHED, {"timed-records", "timed-batches", "timed-marks", "splits"}),
-}
-"""Operators of the jobs, and the kinds of state that they had."""
 
-
-def job(emit: Callable[[Any], Any], operators: _Operators) -> Job:
+def job(emit: Callable[[Any], Any]) -> Job:
     made = Job("golden")
     left, right = (
         made.source(Portions({name: records(step, name)}), name=name)
@@ -77,7 +66,7 @@ def job(emit: Callable[[Any], Any], operators: _Operators) -> Job:
         .key_by(itemgetter(0))
         for name, step in (("left", 3), ("right", 7))
     )
-    for name, build in operators.items():
+    for name, build in OPERATORS.items():
         named = build(left, right).map(lambda record, name=name: (name, record), name=f"{name}-out")
         named.sink(ForeachSink(emit), name=f"{name}-sink")
     return made
@@ -89,22 +78,20 @@ def records(step: int, name: str) -> list[Any]:
     return [(f"k{n % 4 // 2}", time, n, name) for n, time in enumerate(times)]
 
 
-def stopped(operators: _Operators) -> bytes:
+def stopped() -> bytes:
     store, before, whole = MemoryStore(), list[str](), list[str]()
     acted_on(
-        job(lambda record: before.append(repr(record)), operators),
+        job(lambda record: before.append(repr(record))),
         store,
         lambda runner: runner.stop("golden"),
         at=4.2,
         settings=config(parallelism=1, retain=1),
     )
-    run(job(lambda record: whole.append(repr(record)), operators), MemoryStore())
+    run(job(lambda record: whole.append(repr(record))), MemoryStore())
     wanted = Counter(whole) - Counter(before)
     assert wanted.total() == len(whole) - len(before) > 0 < len(before)
     packed = {"objects": contents(store), "wanted": sorted(wanted.elements())}
     return msgspec.msgpack.encode(packed)
 
 
-FILES: dict[str, Callable[[], bytes]] = {
-    name: partial(stopped, operators) for name, (operators, _) in STORES.items()
-}
+FILES: dict[str, Callable[[], bytes]] = {NAME: stopped}

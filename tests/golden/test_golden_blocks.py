@@ -1,4 +1,4 @@
-"""Blocks and segments written by the first release stay readable, byte for byte."""
+"""Blocks and segments stay readable, byte for byte."""
 
 import pytest
 

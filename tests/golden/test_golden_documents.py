@@ -1,4 +1,4 @@
-"""Slots and descriptors written by the first release stay readable, byte for byte."""
+"""Slots and descriptors stay readable, byte for byte."""
 
 import json
 from collections.abc import Callable

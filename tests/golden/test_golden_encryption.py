@@ -1,4 +1,4 @@
-"""Objects and keys of encrypted stores of the first release are read, and written the same."""
+"""Objects and keys of encrypted stores are read, and written the same."""
 
 import hashlib
 import struct

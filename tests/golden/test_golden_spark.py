@@ -1,4 +1,4 @@
-"""What the first release stored for Spark stays readable, byte for byte, and no damage hides."""
+"""What is stored for Spark stays readable, byte for byte, and no damage hides."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -51,7 +51,7 @@ def test_the_index_line_of_a_commit_is_read() -> None:
 
 
 def test_a_commit_with_a_segment_in_it_is_read() -> None:
-    data = stored("spark_commit_v2.txt")
+    data = stored("spark_commit_segment_v1.txt")
     line = data.splitlines()[2].decode()
     assert read_index(line, "commits/11") == golden.COMMIT_WITH_SEGMENT
     segment = segment_in_commit(data, "commits/11")

@@ -90,7 +90,7 @@ def test_a_topic_that_was_made_again_is_an_error_and_no_new_beginning(
         read(again, tmp_path)
     assert f"topic '{topic}', partition 0, offset 10" in str(error.value)
     assert "an end at offset 1: the topic was made again" in str(error.value)
-    assert "--allow-dropped-state" in str(error.value) and "do not retry" in str(error.value)
+    assert "--allow-non-restored-state" in str(error.value) and "do not retry" in str(error.value)
 
 
 @pytest.mark.parametrize("policy", ["fail", "earliest", "latest"])

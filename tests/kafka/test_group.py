@@ -59,7 +59,7 @@ class Group:
         done = 0
         for path in self.directory.glob("store/partitions/*"):
             try:
-                with tidelog.open(str(path), at="latest") as view:
+                with tidelog.open(str(path), checkpoint="latest") as view:
                     done += (view.position or {}).get(self.topic, 0)
             except tidelog.TidelogError:
                 pass  # nothing is stored yet, or it was dropped while it was read

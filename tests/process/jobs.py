@@ -21,7 +21,7 @@ from tidelog.examples import sessions as example
 from tidelog.examples.wordcount import count_words
 from tidelog.runtime.config import JobArguments
 from tidelog.runtime.graph import Job, KeyedStream, Stream
-from tidelog.runtime.sink import SinkContext, SinkWriter
+from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 from tidelog.runtime.source import SplitReader
 
 CHUNK = 1024
@@ -130,6 +130,27 @@ def copy_to_postgres(arguments: JobArguments) -> Job:
     job = Job("copy")
     server = os.environ["TIDELOG_TEST_DATABASE"]
     _table_rows(job, arguments).sink(PostgresSink(server, "lines", {"line": "text"}))
+    return job
+
+
+def counts_to_sqlite(arguments: JobArguments) -> Job:
+    """The newest count of every word in a table with one row for each."""
+    database = Path(os.environ["TIDELOG_TEST_DATABASE"])
+    columns = {"word": "TEXT", "n": "INTEGER"}
+    return _newest_counts(arguments, SqliteSink(database, "counts", columns, key=["word"]))
+
+
+def counts_to_postgres(arguments: JobArguments) -> Job:
+    """The same on a server."""
+    server = os.environ["TIDELOG_TEST_DATABASE"]
+    columns = {"word": "text", "n": "bigint"}
+    return _newest_counts(arguments, PostgresSink(server, "counts", columns, key=["word"]))
+
+
+def _newest_counts(arguments: JobArguments, sink: Sink) -> Job:
+    job = Job("counts")
+    words = _lines(job, arguments).map_batches(count_words)
+    words.key_by(itemgetter(0)).aggregate(itemgetter(1), add, emit_updates=True).sink(sink)
     return job
 
 

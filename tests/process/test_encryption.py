@@ -70,8 +70,8 @@ COMMANDS = {
     "verify": ("--engine", "local"),
     "checkpoints list": (),
     "log": (),
-    "sweep": (),
-    "doctor": (),
+    "gc": (),
+    "store check": (),
 }
 
 
@@ -83,7 +83,7 @@ def test_a_command_works_with_the_key_and_says_what_it_needs_without(
     before = {path: path.read_bytes() for path in stored_files(Path(run.store))}
     asked = (*command.split(), run.store, *COMMANDS[command])
     assert (done := tidelog(*asked, "--encryption-key", key)).exit_code == 0, done
-    if command != "doctor":  # which looks at the store alone, not at what is in it
+    if command != "store check":  # which looks at the store alone, not at what is in it
         refused = tidelog(*asked)
         assert refused.exit_code == 2 and "--encryption-key" in refused.stderr, refused
         other = tidelog(*asked, "--encryption-key", new_key(tmp_path))
@@ -103,7 +103,7 @@ def test_a_start_without_the_key_or_with_another_one_fences_nobody(
     assert {path: path.read_bytes() for path in stored_files(Path(run.store))} == before
 
 
-def test_a_fork_encrypts_a_plain_store_and_gives_an_encrypted_one_another_key(
+def test_a_clone_encrypts_a_plain_store_and_gives_an_encrypted_one_another_key(
     tmp_path: Path,
 ) -> None:
     first, second = new_key(tmp_path, "first.key"), new_key(tmp_path, "second.key")
@@ -114,7 +114,7 @@ def test_a_fork_encrypts_a_plain_store_and_gives_an_encrypted_one_another_key(
     stores = [run.store, str(tmp_path / "once"), str(tmp_path / "twice")]
     for origin, target, old, new in ((0, 1, "none", first), (1, 2, first, second)):
         keys = ("--encryption-key", new, "--origin-key", old, "--keep-output")
-        done = tidelog("fork", f"{stores[origin]}@latest", stores[target], *keys)
+        done = tidelog("clone", f"{stores[origin]}@latest", stores[target], *keys)
         assert done.exit_code == 0, done.stderr
     run.release()
     run.store, run.options = stores[2], ("--encryption-key", second)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -21,7 +22,7 @@ from tests.support.depth import more_in_depth, one_by_one, only_in_depth
 from tests.support.postgres import Server, query
 from tests.unit.storage.conformance import names
 from tests.wire.servers import CloudServer, S3Server
-from tidelog import Effects, open_store
+from tidelog import open_store
 from tidelog.connectors.sql.postgres import TableNames
 from tidelog.examples.sessions import event
 
@@ -102,8 +103,8 @@ def test_a_killed_word_count_with_its_log_in_another_store_counts_every_word_rig
     assert [*log.glob("segments/*.seg")] and not Path(run.store, "segments").exists()
     assert tidelog("inspect", run.store, "--deep").exit_code == 0
     moved = ("--log-store", str(tmp_path / "log-2"))
-    forked = tidelog("fork", f"{run.store}@latest", str(tmp_path / "store-2"), *moved)
-    assert forked.exit_code == 0, forked.stderr
+    cloned = tidelog("clone", f"{run.store}@latest", str(tmp_path / "store-2"), *moved)
+    assert cloned.exit_code == 0, cloned.stderr
     assert tidelog("verify", str(tmp_path / "store-2"), "--engine", "local").exit_code == 0
     assert not (tmp_path / "store-2" / "segments").exists()
 
@@ -160,6 +161,41 @@ def test_a_reader_of_a_postgres_table_sees_every_line_once_and_none_out_of_turn(
     copied_under_the_eyes_of_a_reader(tmp_path, "copy_to_postgres", database, read, parallelism)
     pending = TableNames("lines", {"line": "text"}).pending
     assert query(database, f"SELECT count(*) FROM {pending}") == [(0,)]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_table_of_counts_never_goes_back_and_holds_all_of_them_in_the_end(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if kind == "sqlite":
+        database = str(tmp_path / "counts.db")
+    else:
+        database = request.getfixturevalue("postgres_server").database()
+    chosen = options(parallelism=3, changelog=True, mode="exactly-once")
+    env = {"TIDELOG_TEST_DATABASE": database}
+    run = Run(tmp_path, f"tests.process.jobs:counts_to_{kind}", chosen, env=env)
+    expected = write_words(run, LINES)
+    seen: dict[str, int] = {}
+
+    def ask(sql: str) -> list[Any]:
+        if kind == "postgres":
+            return query(database, sql)
+        with closing(sqlite3.connect(database, timeout=60)) as connection:
+            return connection.execute(sql).fetchall()
+
+    catalogue = {"sqlite": "sqlite_master WHERE name", "postgres": "pg_tables WHERE tablename"}
+
+    def read() -> dict[str, int]:
+        exists = ask(f"SELECT 1 FROM {catalogue[kind]} = 'counts'")
+        return dict(ask("SELECT word, n FROM counts")) if exists else {}
+
+    def no_count_goes_back() -> None:
+        counts = read()
+        assert all(counts[word] >= seen[word] for word in seen)
+        seen.update(counts)
+
+    killed_often(run, no_count_goes_back)
+    assert seen and read() == expected
 
 
 def copied_under_the_eyes_of_a_reader(
@@ -294,7 +330,7 @@ def test_a_word_count_killed_over_another_cloud_counts_every_word_right(
     cloud: CloudServer = request.getfixturevalue(server)
 
     async def listed() -> list[str]:
-        store = open_store(cloud.url("killed"), Effects(), options=cloud.options)
+        store = open_store(cloud.url("killed"), options=cloud.options)
         try:
             return await names(store, "checkpoints/")
         finally:

@@ -122,7 +122,7 @@ def check_all(db: Database | View, seed: str) -> None:
 
 
 def look_at_newest(url: str, seed: str) -> None:
-    with tidelog.open(url, at="latest") as view:
+    with tidelog.open(url, checkpoint="latest") as view:
         check_all(view, seed)
 
 

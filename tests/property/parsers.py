@@ -277,7 +277,7 @@ PARSERS: dict[str, Parser] = {
     "transaction": Parser(token_of, packed((7, b"a sink's own"))),
     "transaction of files": Parser(
         lambda data: transactions.decode("sink", list[Part], data),
-        packed([Part("part-0", "part-0-final", 1, 2)]),
+        packed([Part("part-0", "part-0-final", 1, 2, "part-0-final", 3, 0)]),
     ),
     "transaction of a database": Parser(
         lambda data: transactions.decode("sink", StagedTransaction, data),

@@ -131,7 +131,7 @@ def test_a_file_of_a_table_has_a_name_and_no_path(name: str, tmp_path: Path) -> 
     ):
         with pytest.raises(CorruptObjectError):
             decode_descriptor(encode_descriptor(hostile), "it")
-    part = msgspec.msgpack.encode([Part(name, "final", 1, 2)])
+    part = msgspec.msgpack.encode([Part(name, "final", 1, 2, "final", 3, 0)])
     with pytest.raises(RestoreError):
         transactions.decode("sink", list[Part], part)
 

@@ -388,7 +388,7 @@ def _small_steps(most: int) -> Iterator[None]:
     steps = (records, "tidelog.runtime.operators.join", "tidelog.runtime.operators.enrich")
     with ExitStack() as patches:
         patches.enter_context(mock.patch(f"{records}.LOAD_AFTER", 4 - most))
-        patches.enter_context(mock.patch("tidelog.state.timed_rows.MOST_BATCHED", 2 * most))
+        patches.enter_context(mock.patch("tidelog.state.timed_rows.MAX_BATCHED", 2 * most))
         patches.enter_context(mock.patch("tidelog.state.timeline.LONG", 2 * most))
         patches.enter_context(mock.patch("tidelog.state.timeline._CHUNK", most))
         for module in steps:

@@ -107,7 +107,7 @@ def test_sessions_are_those_of_lists(
     with (
         mock.patch(f"{operator}.TIMERS_PER_STEP", 1),
         mock.patch(f"{operator}.AggregateSessions.keys_at_once", 2),
-        mock.patch("tidelog.state.sessions.MOST_HELD", most_held),
+        mock.patch("tidelog.state.sessions.MAX_SESSIONS", most_held),
     ):
         for what, *values in steps:
             match what, values:

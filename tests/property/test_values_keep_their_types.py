@@ -36,10 +36,9 @@ from tidelog import (
     UnalignedConfig,
     ValueState,
 )
-from tidelog.catalog.fork import Fork
+from tidelog.catalog.clone import Clone
 from tidelog.checkpoint.manifest import SavepointFormat
 from tidelog.errors import StateSchemaError, UserFunctionError
-from tidelog.state.objects import values as values_of_states
 from tidelog.storage.memory import MemoryStore
 
 KEYS = ("a", "b", "c")
@@ -305,31 +304,6 @@ def test_a_value_of_a_type_that_is_not_kept_is_refused_before_anything_is_made_o
     assert all(not sink.records for sink in sinks.values())
 
 
-def sums_of(values: list[Any], combine: Any, store: MemoryStore, left: int | None) -> list[Any]:
-    source, sink = Drawn([("a", at, value) for at, value in enumerate(values)]), Outside()
-    source.left = left
-    job = Job("sums")
-    job.source(source).key_by(lambda r: r[0]).aggregate(lambda r: r[2], combine).sink(sink)
-    run(job, store)
-    return sink.records
-
-
-def test_what_an_older_release_stored_goes_on_as_it_went_on_there(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Older releases stored a tuple as a list: a combine function that takes either goes on."""
-    store, means = MemoryStore("memory://old"), [(1, 2.0)] * 8
-
-    def add(a: Any, b: Any) -> Any:
-        return a[0] + b[0], a[1] + b[1]
-
-    with monkeypatch.context() as older:
-        older.setattr(values_of_states, "_is_plain", lambda _: True)
-        with pytest.raises(UserFunctionError, match="the break"):
-            sums_of(means, add, store, 7)
-    assert sums_of(means, add, store, None) == [("a", (8, 16.0))]
-
-
 ONE_OF_EACH: list[Any] = [
     *((1, (2,)), {3}, frozenset({4}), {("a", 1): Decimal("1.20")}, bytearray(b"x"), 2**70),
     *(date(2026, 1, 2), datetime(2026, 1, 2, tzinfo=UTC), timedelta(days=-1), Colour.BLUE),
@@ -337,19 +311,19 @@ ONE_OF_EACH: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("way", ["native", "canonical", "fork"])
-def test_values_of_every_type_go_through_savepoints_and_forks(way: str) -> None:
+@pytest.mark.parametrize("way", ["native", "canonical", "clone"])
+def test_values_of_every_type_go_through_savepoints_and_clones(way: str) -> None:
     records = [(KEYS[at % 3], at, value) for at, value in enumerate(ONE_OF_EACH)]
     source, sinks = Drawn(records), {name: Outside() for name in SINKS}
-    store, other = MemoryStore("memory://values"), MemoryStore("memory://fork")
+    store, other = MemoryStore("memory://values"), MemoryStore("memory://clone")
     form: SavepointFormat = "canonical" if way == "canonical" else "native"
     acted_on(values_in_every_state(source, sinks), store, lambda r: r.stop("halt", form), at=1.6)
-    if way == "fork":
-        asyncio.run(Fork(store, other, effects(), keep_transactions=True).run("halt"))
+    if way == "clone":
+        asyncio.run(Clone(store, other, effects(), keep_transactions=True).run("halt"))
     assert source.opened == [] and sinks["aggregate"].records == []
     run(
         values_in_every_state(source, sinks),
-        other if way == "fork" else store,
+        other if way == "clone" else store,
         config(parallelism=3),
     )
     assert source.opened, "it went on from the middle"

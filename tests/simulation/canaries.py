@@ -125,7 +125,7 @@ def a_late_start_removes_what_its_successor_wrote(patch: pytest.MonkeyPatch) -> 
 
     def tidy(self: FilesWriter, transactions: Sequence[bytes]) -> None:
         recover(self, transactions)
-        remove_pending(self._directory, lambda _, subtask: self._context.answers_for(subtask), ())
+        remove_pending(self._directory, lambda _, subtask: self._context.recovers_for(subtask), ())
 
     patch.setattr(FilesWriter, "recover", tidy)
 
@@ -241,8 +241,8 @@ def declared_types_are_not_compared(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(KnownTypes, "check_declared", lambda self: None)
 
 
-def a_fork_shares_what_it_came_from(patch: pytest.MonkeyPatch) -> None:
-    """The first checkpoint of a fork names objects that only the store it came from has."""
+def a_clone_shares_what_it_came_from(patch: pytest.MonkeyPatch) -> None:
+    """The first checkpoint of a clone names objects that only the store it came from has."""
     choose = runner.choose
 
     async def sharing(*arguments: Any) -> Any:

@@ -42,7 +42,7 @@ def first_violation(scenario: str, seeds: Iterable[int], directory: Path) -> Vio
         (canaries.a_failed_pre_commit_seals_its_files, "disk", 6),
         (canaries.changed_types_are_taken_in_silence, "evolution", 1),
         (canaries.declared_types_are_not_compared, "evolution", 6),
-        (canaries.a_fork_shares_what_it_came_from, "lifecycle", 1),
+        (canaries.a_clone_shares_what_it_came_from, "lifecycle", 1),
         (canaries.a_savepoint_does_not_look_at_what_it_names, "losses", 1),
     ],
 )

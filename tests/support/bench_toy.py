@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tidelog_bench.experiment import (
-    Bars,
     Cell,
     Experiment,
     Figure,
@@ -52,7 +51,6 @@ def missing(variant: str) -> str | None:
 
 
 VARIANTS = ("on", "off")
-QUANTILES = ("p50_ms", "p90_ms", "p99_ms")
 
 
 def cell(**settings: Setting) -> Cell:
@@ -64,7 +62,7 @@ def experiment(
     of: Sequence[Cell] = (cell(job="word-count", key_bytes=16, latency_ms=30.0),),
     **changes: object,
 ) -> Experiment:
-    """One with a figure of each direction and a plot of each shape."""
+    """One with a figure of each direction."""
     values: dict[str, object] = {
         "name": name,
         "title": f"How long {name} take",
@@ -72,7 +70,6 @@ def experiment(
         "group": "embedded",
         "cells": lambda size: of,
         "measure": measure,
-        "main": ("p99_ms",),
         "figures": (
             Figure("p99_ms", "duration p99", "ms"),
             Figure("records_per_s", "throughput", "records/s", better="higher"),
@@ -81,15 +78,12 @@ def experiment(
             Figure("p90_ms", "duration p90", "ms"),
         ),
         "ratios": (Ratio("on", "off"),),
-        "plots": (Bars(("records_per_s",), "Throughput"), Bars(QUANTILES, "Durations")),
     } | changes
     return Experiment(**values)  # type: ignore[arg-type]
 
 
 TOY = {
     "figures": (Figure("value_ms", "value", "ms"),),
-    "main": ("value_ms",),
-    "plots": (),
     "missing": missing,
 }
 ABSENT = Cell({"size": 1}, ("on", "absent"), 0.1)

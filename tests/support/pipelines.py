@@ -106,7 +106,7 @@ class _OutsideWriter(SinkWriter):
             self.commit(transaction)
         for transaction in list(self._outside.prepared):
             name, _, subtask = transaction.partition(b"/")[0].decode().rpartition("-")
-            if name == self._context.name and self._context.answers_for(int(subtask)):
+            if name == self._context.name and self._context.recovers_for(int(subtask)):
                 del self._outside.prepared[transaction]
 
     def write(self, records: Sequence[Any]) -> None:

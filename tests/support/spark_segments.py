@@ -15,7 +15,7 @@ from tidelog.changelog.segment import SegmentAuthor
 from tidelog.errors import InvariantError
 from tidelog.ids import SeqNo
 from tidelog.spark.format.index import ChangelogPiece, IndexDocument
-from tidelog.spark.format.names import IN_COMMIT, ChangelogName
+from tidelog.spark.format.names import ChangelogName
 from tidelog.spark.format.segment import SparkEntry
 from tidelog.storage.document import checksum
 
@@ -103,7 +103,7 @@ def write_index(document: IndexDocument) -> str:
             for entry in entries
         ],
         "first": document.first,
-        "format": 2 if any(name.startswith(IN_COMMIT) for name in segments) else 1,
+        "format": 1,
         "kind": "spark-index",
         "last": document.last,
         "segments": [(name, document.segments[name]) for name in segments],

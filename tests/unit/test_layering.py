@@ -13,6 +13,8 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
 LIBRARY = "tidelog"
 TOOLS = {"tidelog_bench"}
+PUBLIC = {"spark", "examples"}
+"""Packages of the library that programs import, besides `tidelog` itself."""
 SPACIOUS = ["tidelog/runtime", "tidelog/cli", "tidelog/spark", "tidelog_bench"]
 LOOSE_FILES = 10
 
@@ -176,6 +178,14 @@ def banned(tree: ast.Module) -> Iterator[str]:
 def test_every_module_with_code_says_what_it_holds() -> None:
     trees = {name_of(path): tree_of(path) for path in MODULES}
     assert [n for n, tree in trees.items() if tree.body and not ast.get_docstring(tree)] == []
+
+
+def test_a_package_says_that_it_is_internal_unless_programs_import_it() -> None:
+    says_so = {
+        path.parent.name: (ast.get_docstring(tree_of(path)) or "").startswith("Internal: ")
+        for path in SOURCE.glob("tidelog/*/__init__.py")
+    }
+    assert {name for name, internal in says_so.items() if not internal} == PUBLIC
 
 
 LAZY = {"map", "filter", "reduce", "starmap", "filterfalse", "takewhile", "dropwhile"}

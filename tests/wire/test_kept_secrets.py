@@ -126,7 +126,7 @@ def test_no_output_and_no_object_has_a_credential_or_a_key_on_a_page(
     metrics_port = free_port()
     options = ("--log-store", log_url, "--parallelism", "2", "--metrics-port", str(metrics_port))
     options += ("--json", "--debug")
-    moved = server.url("fork")
+    moved = server.url("clone")
 
     job = "tests.process.jobs:wordcount"
     run = Run(tmp_path / "job", job, options, url, env, lambda: slots(server, client))
@@ -161,11 +161,11 @@ def test_no_output_and_no_object_has_a_credential_or_a_key_on_a_page(
     shown.run("checkpoints", "show", url, "latest", "--json")
     shown.run("inspect", url, "--deep", "--json")
     shown.run("log", url, "--json")
-    shown.run("sweep", url, "--dry-run")
-    shown.run("doctor", url)
+    shown.run("gc", url, "--dry-run")
+    shown.run("store", "check", url)
     shown.run("restore", url, "--to", "restored")
     shown.run("verify", url, "--engine", "local")
-    shown.run("fork", f"{url}@kept", moved, "--json")
+    shown.run("clone", f"{url}@kept", moved, "--json")
     shown.run("config", "show", "--json")
     shown.run("config", "explain")
     shown.run("spark", "conf", "--no-jar")
@@ -173,7 +173,7 @@ def test_no_output_and_no_object_has_a_credential_or_a_key_on_a_page(
     behaviour.message = f"Bad token {TOKEN}, secret {SECRET}; ask http://me:{PASSWORD}@there"
     behaviour.error = lambda exchange: (400, "InvalidToken")
     shown.run("checkpoints", "list", url, "--debug", exit_code=1)
-    shown.run("fork", f"{url}@latest", moved, "--debug", "--json", exit_code=1)
+    shown.run("clone", f"{url}@latest", moved, "--debug", "--json", exit_code=1)
     again = ("run", "wordcount", "--input", str(run.input), "--store", url, "--debug", "--json")
     shown.run(*again, exit_code=1)
     assert b"InvalidToken: Bad token ***, secret ***" in shown.texts[" ".join(again)]

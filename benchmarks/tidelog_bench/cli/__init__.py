@@ -13,8 +13,7 @@ _COMMANDS: Final = {
     for name, module, about in (
         ("compare", "results:compare", "Say how the figures of two sessions differ."),
         ("list", "run:list_experiments", "List the experiments and how long each takes."),
-        ("quote", "results:quote", "Write recorded figures into README and docs."),
-        ("report", "results:report", "Write an HTML page of a session, or print its summary."),
+        ("report", "results:report", "Print a page of Markdown of recorded sessions."),
         ("run", "run:run", "Run experiments and record every trial."),
         ("sessions", "results:sessions", "List the recorded sessions."),
     )

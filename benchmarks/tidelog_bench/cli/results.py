@@ -8,11 +8,11 @@ import click
 from tidelog.cli.exit_codes import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.output import Output, Rows, fields_of, write_output
 from tidelog.cli.store.options import on_this_machine
+from tidelog_bench.report.answer import recorded
 from tidelog_bench.report.answer import report as answered
 from tidelog_bench.report.compared import compared
-from tidelog_bench.report.declared import pages, with_figures
 from tidelog_bench.report.numbers import ENOUGH, few, number, times
-from tidelog_bench.report.shown import document, page, summary
+from tidelog_bench.report.shown import document, page
 from tidelog_bench.session.records import (
     DIRECTORY,
     LATEST,
@@ -69,40 +69,36 @@ def _session(path: Path) -> dict[str, Any]:
 
 @click.command("report")
 @click.argument("sessions", nargs=-1, metavar="[SESSION]...")
+@click.option("--all", "best", is_flag=True, help="Of each cell the newest record with 5 pairs.")
 @click.option(
     "--output",
     "target",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="The page.  [default: report.html, with --terminal or --json none]",
+    help="Write the page into FILE.",
 )
-@click.option("--terminal", is_flag=True, help="Print the summary.")
 @results_option
 @on_this_machine
 def report(
-    output: Output, sessions: tuple[str, ...], target: Path | None, terminal: bool, results: Path
+    output: Output, sessions: tuple[str, ...], best: bool, target: Path | None, results: Path
 ) -> int:
-    """Write one HTML page of the newest session, or of the SESSIONs named.
+    """Print a page of Markdown of the newest session, or of the SESSIONs named.
 
     A session is a file, a name, the beginning of one, or latest, latest~1 and so on. Of several,
-    each experiment takes its numbers from the newest that measured it. The page needs nothing
-    else: it can be mailed, printed, and read on a phone. A session that was interrupted has a
-    report too, which says what is missing.
+    each experiment takes its numbers from the newest that measured it. The report of an interrupted
+    session says what is missing.
+
+    With --all it is the page of benchmarks/results: the cells of a standard session, each from the
+    newest session with five pairs.
     """
-    found = answered([find(reference, results) for reference in sessions or (LATEST,)])
-    if target is None and not terminal and not output.as_json:
-        target = Path("report.html")
+    if best and sessions:
+        raise click.UsageError("--all takes all sessions: name none")
+    chosen = [find(reference, results) for reference in sessions or (() if best else (LATEST,))]
+    found = recorded(paths(results)) if best else answered(chosen)
     if target is not None:
         write_output(target, page(found).encode())
-    parts: list[str] = []
-    if terminal:
-        for of in (loaded.session for loaded in found.sessions):
-            revision, cpu = (of.revision or "-")[:9], of.machine.get("cpu")
-            parts.append(f"session {of.session}, {of.pairs} pairs, revision {revision}, {cpu}")
-        parts += ["", *summary(found)]
-    if target is not None:
-        parts.append(f"{target}: {target.stat().st_size / 1e6:.2f} MB")
-    output.show(document(found), *parts)
+    shown = page(found).rstrip() if target is None else f"{target}: written"
+    output.show(document(found), shown)
     return EXIT_OK
 
 
@@ -139,25 +135,3 @@ def compare(output: Output, first: str, second: str, results: Path) -> int:
         parts.append(f"{few(pairs)}.")
     output.show({"cells": [fields_of(cell) for cell in found.cells]}, *parts)
     return EXIT_OK if found.cells else EXIT_PROBLEM
-
-
-@click.command("quote")
-@click.argument(
-    "files", nargs=-1, metavar="[FILE]...", type=click.Path(path_type=Path, exists=True)
-)
-@click.option("--check", is_flag=True, help="Write nothing; exit with 1 when a file differs.")
-@results_option
-@on_this_machine
-def quote(output: Output, files: tuple[Path, ...], check: bool, results: Path) -> int:
-    """Write the figures of recorded sessions into FILES, or README and docs, between markers."""
-    recorded = [opened(path) for path in paths(results)]
-    differ = []
-    for path in files or pages():
-        page = path.read_text(encoding="utf-8")
-        if (new := with_figures(page, recorded)) != page:
-            differ.append(str(path))
-            if not check:
-                write_output(path, new.encode())
-    said = "differs from the recorded sessions" if check else "written"
-    output.show({"differ": differ}, *(f"{path}: {said}" for path in differ))
-    return EXIT_PROBLEM if check and differ else EXIT_OK

@@ -21,7 +21,7 @@ from tidelog_bench.experiment import Experiment, Setting, Size
 from tidelog_bench.experiments import experiments, own_job
 from tidelog_bench.report.answer import report
 from tidelog_bench.report.numbers import ENOUGH, few
-from tidelog_bench.report.shown import summary
+from tidelog_bench.report.shown import page
 from tidelog_bench.session import environment
 from tidelog_bench.session.plan import (
     QUICK_S,
@@ -253,8 +253,7 @@ def _conclude(output: Output, session: Session) -> None:
     if output.as_json:
         return
     name = session.path.stem
-    for line in ["", *summary(report([session.path]))]:
-        output.line(line)
+    output.line(page(report([session.path])))
     if session.cuts:
         output.line(f"{session.cuts} pairs were cut for want of time; --resume {name} runs them.")
     if session.failures:

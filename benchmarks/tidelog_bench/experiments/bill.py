@@ -266,5 +266,4 @@ EXPERIMENT: Final = Experiment(
         Figure("uploaded_mb_per_day", "uploaded", "MB a day", "neither"),
         Figure("stored_kb", "stored on average", "kB", "neither"),
     ),
-    main=(),
 )

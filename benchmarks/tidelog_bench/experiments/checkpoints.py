@@ -10,7 +10,7 @@ from typing import Any, Final
 from tidelog_bench.embedded.checkpoints import MB, checkpoints_of, durations, sizes
 from tidelog_bench.embedded.jobs import OFF, ON, ListSource, word_count
 from tidelog_bench.embedded.run import run_trial, spec_of
-from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Ratio, Reading, Size, Trial
+from tidelog_bench.experiment import Cell, Experiment, Figure, Ratio, Reading, Size, Trial
 from tidelog_bench.store import daily
 
 _STORE: Final = {"latency_ms": 30.0, "mb_per_s": 50.0}
@@ -107,10 +107,5 @@ EXPERIMENT: Final = Experiment(
         Figure("behind_s", "behind the source at the end", "s"),
         Figure("cpu_us_per_record", "CPU per record", "us"),
     ),
-    main=("p50_ms", "incremental_mean_mb", "full_peak_mb"),
     ratios=(Ratio(ON, OFF),),
-    plots=(
-        Bars(("p50_ms", "p90_ms", "p99_ms", "max_ms"), "Checkpoint duration", log=True),
-        Bars(("dollars_per_day",), "S3 bill of a day"),
-    ),
 )

@@ -16,7 +16,7 @@ from tidelog_bench.embedded.jobs import OFF, ON, ListSource, NullSink
 from tidelog_bench.embedded.meter import CLOCK, Mark
 from tidelog_bench.embedded.run import Run, run_trial, spec_of, until
 from tidelog_bench.embedded.words import Stages
-from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Ratio, Reading, Size, Trial
+from tidelog_bench.experiment import Cell, Experiment, Figure, Ratio, Reading, Size, Trial
 from tidelog_bench.store import Traffic, daily
 
 _PARALLELISMS: Final = {
@@ -134,11 +134,5 @@ EXPERIMENT: Final = Experiment(
         Figure("table_objects_per_checkpoint", "table objects per checkpoint", ""),
         Figure("log_objects_per_checkpoint", "log objects per checkpoint", ""),
     ),
-    main=("objects_per_checkpoint",),
     ratios=(Ratio(ON, OFF),),
-    plots=(
-        Bars(("objects_per_checkpoint",), "Objects per checkpoint", log=True),
-        Bars(("requests_per_checkpoint",), "Requests per checkpoint", log=True),
-        Bars(("dollars_per_day",), "S3 bill of a day, a checkpoint a second", log=True),
-    ),
 )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
-from tidelog.cli.run.process import load_job
+from tidelog.cli.run.definition import load_job
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError
 from tidelog.options.units import parse_count
@@ -189,5 +189,4 @@ _EXPERIMENT: Final = Experiment(
         Figure("cores_used", "processors used", "", "neither"),
         Figure("rss_mb", "memory of the process", "MB"),
     ),
-    main=("records_per_s",),
 )

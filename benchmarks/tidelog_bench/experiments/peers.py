@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Ratio, Reading, Size, Trial
+from tidelog_bench.experiment import Cell, Experiment, Figure, Ratio, Reading, Size, Trial
 from tidelog_bench.peers.systems import SYSTEMS, TIDELOG, missing, run_program
 
 _WORKERS = "tidelog-workers"
@@ -68,7 +68,6 @@ EXPERIMENT = Experiment(
         Figure("peak_mb", "peak memory", "MB"),
         Figure("cores_used", "cores used", "", "neither"),
     ),
-    main=("records_per_s", "cpu_us_per_record"),
     ratios=(
         # Systems with one worker; then two workers beside one, beside two slots, and Spark's one.
         *(
@@ -77,10 +76,6 @@ EXPERIMENT = Experiment(
             if name not in (TIDELOG.name, _FILES, _WORKERS, _STREAM)
         ),
         *(Ratio(_WORKERS, name) for name in (_FILES, _STREAM, "spark-rocksdb")),
-    ),
-    plots=(
-        Bars(("records_per_s",), "Records per second", log=True),
-        Bars(("cpu_us_per_record",), "CPU per record", log=True),
     ),
     missing=missing,
     also=("tidelog_bench.peers.programs", "benchmarks/tidelog_bench/peers/programs"),
@@ -124,12 +119,7 @@ EVENTS = Experiment(
         Figure("peak_mb", "peak memory", "MB"),
         Figure("cores_used", "cores used", "", "neither"),
     ),
-    main=("rows_per_s", "cpu_us_per_row"),
     ratios=tuple(Ratio("tidelog", name) for name in _EVENT_SYSTEMS[1:]),
-    plots=(
-        Bars(("rows_per_s",), "Rows per second", log=True),
-        Bars(("cpu_us_per_row",), "CPU per row", log=True),
-    ),
     missing=missing,
     also=("tidelog_bench.peers.programs",),
 )

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tidelog_bench.embedded.jobs import OFF, ON
 from tidelog_bench.embedded.restore import RESCALED, fill, restore
-from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Ratio, Reading, Size, Trial
+from tidelog_bench.experiment import Cell, Experiment, Figure, Ratio, Reading, Size, Trial
 from tidelog_bench.session.children import in_child
 
 _RESTORED: Final[dict[str, Any]] = {"latency_ms": 30.0, "mb_per_s": 50.0, "checkpoint_s": 0.5}
@@ -107,18 +107,10 @@ EXPERIMENT: Final = Experiment(
         Figure("cpu_s", "processor until a record is handled", "s"),
         Figure("rss_mb", "resident memory", "MB"),
     ),
-    main=("first_record_s", "running_s"),
     ratios=(
         Ratio(ON, OFF),
         Ratio(f"{ON}-local", ON),
         Ratio(f"{OFF}-local", OFF),
         *(Ratio(other, _SAME) for other in (_MORE, _HALF, _ONE)),
-    ),
-    plots=(
-        Bars(("first_record_s",), "Until the first record is handled"),
-        Bars(
-            ("takeover_s", "download_s", "open_s", "fetch_log_s", "replay_s", "start_s"),
-            "Phases of a restart; they overlap",
-        ),
     ),
 )

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Reading, Setting, Size, Trial
+from tidelog_bench.experiment import Cell, Experiment, Figure, Reading, Setting, Size, Trial
 from tidelog_bench.spark.batches import BatchWindow, Counts, Sum, by_kind, dollars, per_batch
 from tidelog_bench.spark.job import QUICK_JVM, RATIOS, STORES, TIDELOG, Job, missing
 
@@ -165,13 +165,7 @@ EXPERIMENT: Final = Experiment(
         Figure("uploaded_kb_per_batch", "uploaded per batch", "kB"),
         Figure("cpu_ms_per_batch", "processor time per batch", "ms"),
     ),
-    main=("p50_ms", "dollars_per_day"),
     ratios=RATIOS,
-    plots=(
-        Bars(("p50_ms",), "Median batch"),
-        Bars(("objects_per_batch",), "Objects per batch", log=True),
-        Bars(("dollars_per_day",), "Requests of a day", log=True),
-    ),
     missing=missing,
     also=("native/spark-state-store/src/main", "native/spark-benchmark/src/main"),
     resident=True,

@@ -12,7 +12,7 @@ from typing import Final
 
 from tidelog.errors import TidelogError
 from tidelog_bench.embedded.meter import CLOCK, size_mb
-from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Reading, Setting, Size, Trial
+from tidelog_bench.experiment import Cell, Experiment, Figure, Reading, Setting, Size, Trial
 from tidelog_bench.spark.batches import by_kind, difference, requests, transferred
 from tidelog_bench.spark.job import QUICK_JVM, RATIOS, STORES, Job, missing
 
@@ -125,12 +125,7 @@ EXPERIMENT: Final = Experiment(
         Figure("downloaded_mb", "read until then", "MB"),
         Figure("stored_mb", "size of the checkpoint", "MB", better="neither"),
     ),
-    main=("restore_ms",),
     ratios=RATIOS,
-    plots=(
-        Bars(("restore_ms",), "Start of the query to its first commit"),
-        Bars(("requests",), "Requests until the first commit", log=True),
-    ),
     missing=missing,
     also=("native/spark-state-store/src/main", "native/spark-benchmark/src/main"),
     resident=True,

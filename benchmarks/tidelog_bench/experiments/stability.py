@@ -15,7 +15,7 @@ from tidelog.runtime.status.observe import status_of
 from tidelog_bench.embedded.meter import CLOCK, Mark, tree_peak_mb
 from tidelog_bench.embedded.run import Run, run_trial, spec_of, until
 from tidelog_bench.embedded.steady import Load, latest
-from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Ratio, Reading, Size, Trial
+from tidelog_bench.experiment import Cell, Experiment, Figure, Ratio, Reading, Size, Trial
 from tidelog_bench.peers.phases import Phase, SteadyTask, two_phases
 from tidelog_bench.peers.systems import missing as peer_missing
 from tidelog_bench.peers.systems import run_program
@@ -137,17 +137,10 @@ EXPERIMENT: Final = Experiment(
         Figure("arriving_per_s", "arriving in the running phase", "records/s", "higher"),
         Figure("peak_mb", "peak memory", "MB"),
     ),
-    main=("records_per_s", "late_p999_ms", "stop_ms", "checkpoint_p99_ms"),
     ratios=(
         Ratio(_LOCAL, _FLINK),
         Ratio(_MODELLED, "spark-rocksdb"),
         Ratio("spark-tidelog", "spark-rocksdb"),
-    ),
-    plots=(
-        Bars(("late_p50_ms", "late_p99_ms", "late_p999_ms", "late_max_ms"), "Lateness", log=True),
-        Bars(
-            ("checkpoint_p50_ms", "checkpoint_p99_ms", "checkpoint_max_ms"), "Checkpoint duration"
-        ),
     ),
     missing=missing,
     also=(

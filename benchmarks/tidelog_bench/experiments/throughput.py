@@ -9,7 +9,7 @@ from typing import Final
 
 from tidelog_bench.embedded.jobs import OFF, OFF_RARE, ON, ListSource, word_count
 from tidelog_bench.embedded.run import run_trial, spec_of
-from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Ratio, Reading, Size, Trial
+from tidelog_bench.experiment import Cell, Experiment, Figure, Ratio, Reading, Size, Trial
 
 _COMMON: Final = {
     "latency_ms": 30.0,
@@ -84,16 +84,11 @@ EXPERIMENT: Final = Experiment(
         Figure("table_mb", "tables", "MB", "neither"),
         Figure("rss_mb", "memory of the process", "MB"),
     ),
-    main=("records_per_s",),
     ratios=(
         Ratio(ON, OFF),
         Ratio(ON, OFF_RARE),
         Ratio(_ON_LOCAL, ON),
         Ratio(_ON_LOCAL, _OFF_LOCAL),
         Ratio(_OFF_LOCAL, OFF),
-    ),
-    plots=(
-        Bars(("records_per_s",), "Records a second"),
-        Bars(("cpu_us_per_record",), "CPU per record"),
     ),
 )

@@ -17,7 +17,7 @@ from tidelog_bench.embedded.checkpoints import Completed, checkpoints_of, durati
 from tidelog_bench.embedded.jobs import NullSink
 from tidelog_bench.embedded.meter import CLOCK, Mark
 from tidelog_bench.embedded.run import Run, run_trial, spec_of
-from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Ratio, Reading, Size, Trial
+from tidelog_bench.experiment import Cell, Experiment, Figure, Ratio, Reading, Size, Trial
 
 _MODES: Final[dict[str, UnalignedMode]] = {
     "aligned": "off",
@@ -150,10 +150,5 @@ EXPERIMENT: Final = Experiment(
         Figure("requests_per_checkpoint", "requests of all kinds per checkpoint", ""),
         Figure("checkpoints", "completed in the run", "", "higher"),
     ),
-    main=("checkpoints_per_minute", "p50_ms"),
     ratios=(Ratio("unaligned", "aligned"), Ratio("timeout", "aligned")),
-    plots=(
-        Bars(("checkpoints_per_minute",), "Completed checkpoints a minute"),
-        Bars(("p50_ms", "p90_ms", "p99_ms", "max_ms"), "Checkpoint duration", log=True),
-    ),
 )

@@ -12,7 +12,7 @@ from typing import Final
 from tidelog.errors import TidelogError
 from tidelog_bench.embedded.meter import CLOCK, size_mb
 from tidelog_bench.embedded.restore import fill
-from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Ratio, Reading, Size, Trial
+from tidelog_bench.experiment import Cell, Experiment, Figure, Ratio, Reading, Size, Trial
 from tidelog_bench.session.children import in_child
 from tidelog_bench.spark.job import missing
 
@@ -64,9 +64,7 @@ EXPERIMENT: Final = Experiment(
         Figure("seconds", "the whole command", "s"),
         Figure("stored_mb", "size of the store", "MB", "neither"),
     ),
-    main=("mb_per_minute",),
     ratios=(Ratio(_SPARK, _LOCAL),),
-    plots=(Bars(("mb_per_minute",), "Verified a minute"),),
     missing=lambda variant: missing(variant) if variant == _SPARK else None,
     also=("tidelog.verify",),
 )

@@ -4,18 +4,14 @@ Invariants: an answer takes all its numbers from one session, the newest that me
 keep the order in which they were run, variants the order of the first pair.
 """
 
-import statistics
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tidelog.errors import ConfigError
 from tidelog_bench.experiment import Cell, Experiment, Figure, Setting, Size, common
 from tidelog_bench.experiments import RENAMED, chosen, experiments
-from tidelog_bench.report.declared import declared
-from tidelog_bench.report.numbers import Spread, Verdict, figures, label, ratios, verdict
+from tidelog_bench.report.numbers import ENOUGH, Spread, figures, label, ratios
 from tidelog_bench.session.plan import cells, left, of_session, steps
 from tidelog_bench.session.records import (
     CutRecord,
@@ -45,35 +41,6 @@ class CellAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Headline:
-    """The first ratio of a figure, over all cells that have it."""
-
-    figure: Figure
-    ratio: str
-    median: float
-    """The median of the cells' medians."""
-    min: float
-    """The lowest ratio of all pairs of all cells."""
-    max: float
-    verdicts: Sequence[Verdict]
-    """One verdict per cell."""
-
-    @property
-    def says(self) -> str:
-        if len(self.verdicts) == 1:
-            return self.verdicts[0]
-        counted = Counter(self.verdicts)
-        if len(counted) == 1:
-            return f"{self.verdicts[0]} in all {len(self.verdicts)} cells"
-        return ", ".join(f"{counted[kind]} {kind}" for kind in Verdict if counted[kind])
-
-    @property
-    def kind(self) -> str:
-        """What all cells say in a word; `mixed` where they disagree."""
-        return self.verdicts[0].name.lower() if len(set(self.verdicts)) == 1 else "mixed"
-
-
-@dataclass(frozen=True, slots=True)
 class Answer:
     """What a session says to one experiment."""
 
@@ -93,37 +60,6 @@ class Answer:
         """Whether the code has changed since, as far as is known."""
         return is_stale(self.session, self.experiment.name)
 
-    @property
-    def age(self) -> str:
-        """The same as a sentence."""
-        if self.experiment.name not in self.session.sources:
-            return "Its code may have changed since: the session has no digest of it."
-        return f"Its code {'has' if self.stale else 'has not'} changed since."
-
-    @property
-    def variants(self) -> list[str]:
-        return list(dict.fromkeys(variant for cell in self.cells for variant in cell.medians))
-
-    @property
-    def headlines(self) -> list[Headline]:
-        """A line for each main figure that could be divided."""
-        known = {figure.name: figure for figure in self.experiment.figures}
-        lines = (next(self._headlines(known[name]), None) for name in self.experiment.main)
-        return [line for line in lines if line is not None]
-
-    def _headlines(self, figure: Figure) -> Iterator[Headline]:
-        for ratio in self.experiment.ratios:
-            of = [cell.ratios.get(ratio.name, {}) for cell in self.cells]
-            if found := [each[figure.name] for each in of if figure.name in each]:
-                yield Headline(
-                    figure,
-                    ratio.name,
-                    statistics.median(each["median"] for each in found),
-                    min(each["min"] for each in found),
-                    max(each["max"] for each in found),
-                    [verdict(each, figure) for each in found],
-                )
-
 
 @dataclass(frozen=True, slots=True)
 class LoadedSession:
@@ -131,17 +67,6 @@ class LoadedSession:
     records: Sequence[Record]
     planned: Mapping[str, Sequence[Cell]]
     """Experiment, then the cells that the session was to run."""
-
-    @property
-    def stolen(self) -> float:
-        """The largest share of processor time that the host gave to others during a trial."""
-        return max((trial.stolen for trial in trials(self.records)), default=0.0)
-
-    @property
-    def loads(self) -> tuple[float, float] | None:
-        """Lowest and highest load average at the beginning of a trial."""
-        loads = [trial.load for trial in trials(self.records)]
-        return (min(loads), max(loads)) if loads else None
 
     def of(self, experiment: str) -> list[Record]:
         return [each for each in self.records if getattr(each, "experiment", None) == experiment]
@@ -226,13 +151,6 @@ class Report:
     unknown: Sequence[str]
     """Experiments of a session that this version of the library does not have."""
 
-    @property
-    def targets(self) -> list[dict[str, Any]]:
-        if all(each.session.job for each in self.sessions):
-            return []
-        recorded = [(each.session, each.records) for each in self.sessions]
-        return [target.result(recorded) for target in declared("targets").targets]
-
 
 def report(paths: Sequence[Path]) -> Report:
     """Read sessions; raises ConfigError."""
@@ -272,3 +190,36 @@ def answers(sessions: Sequence[LoadedSession], asked: Iterable[Experiment]) -> l
         touched = (each for each in newest_first if each.of(experiment.name))
         found.append(answer(experiment, next(touched, newest_first[0])))
     return found
+
+
+def recorded(paths: Sequence[Path]) -> Report:
+    """Of every cell of a standard session the newest record with five pairs; raises ConfigError."""
+    sessions = [LoadedSession(*opened(path), {}) for path in paths]
+    sessions.sort(key=lambda each: each.session.started, reverse=True)
+    found: list[Answer] = []
+    for experiment in experiments().values():
+        wanted = {cell.key for cell in experiment.cells(Size.STANDARD)}
+        for source in sessions:
+            if source.session.size == Size.QUICK or source.session.job:
+                continue
+            counted = _enough(source.of(experiment.name), wanted)
+            if counted:
+                chosen_records = LoadedSession(source.session, counted, {})
+                found.append(answer(experiment, chosen_records))
+                wanted -= {trial.cell for trial in counted}
+    used = {each.session.session for each in found}
+    return Report([each for each in sessions if each.session.session in used], found, ())
+
+
+def _enough(records: Sequence[Record], wanted: Container[str]) -> list[TrialRecord]:
+    """The trials of wanted cells that have as many pairs as a verdict needs."""
+    by_cell: dict[str, list[TrialRecord]] = {}
+    for trial in trials(records):
+        if trial.cell in wanted:
+            by_cell.setdefault(trial.cell, []).append(trial)
+    return [
+        trial
+        for cell in by_cell.values()
+        if len({each.pair for each in cell}) >= pairs_needed(cell[0].settings, ENOUGH)
+        for trial in cell
+    ]

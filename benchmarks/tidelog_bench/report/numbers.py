@@ -81,10 +81,6 @@ class Verdict(StrEnum):
     NOISE = "within noise"
     FEW = "too few pairs"
 
-    @property
-    def beyond_noise(self) -> bool:
-        return self in (Verdict.BETTER, Verdict.WORSE, Verdict.DIFFERENT)
-
 
 def verdict(ratio: Spread, figure: Figure) -> Verdict:
     """What a ratio says; it is beyond noise when all pairs lie on one side of 1."""
@@ -100,7 +96,6 @@ def verdict(ratio: Spread, figure: Figure) -> Verdict:
     return Verdict.BETTER if larger == (figure.better == "higher") else Verdict.WORSE
 
 
-_TO: Final = "\N{EN DASH}"
 _UNITS: Final = {
     "dollars_per_day": "$ a day",
     "_mb_per_s": "MB/s",
@@ -135,10 +130,25 @@ def times(ratio: float) -> str:
     return f"{number(ratio)}x"
 
 
-def span(spread: Mapping[str, Any]) -> str:
-    """From min to max, or nothing where all values are the same."""
-    low, high = number(spread["min"]), number(spread["max"])
-    return "" if low == high else f"{low}{_TO}{high}"
+def quoted(spread: Spread, figure: Figure, *, ratio: bool) -> str:
+    """`123 ms (110-133)`, `0.28x (0.25-0.34)`: as the README quotes it."""
+    unit, scale = unit_of_name(figure.name), 1.0
+    if unit == "ms" and spread["median"] >= 1000 and not ratio:
+        unit, scale = "s", 1000.0
+    median, low, high = (_rounded(spread[name] / scale) for name in ("median", "min", "max"))
+    between = f" ({low}-{high})" if low != high else ""
+    if ratio:
+        said = verdict(spread, figure)
+        return f"{median}x{between}{', within noise' if said is Verdict.NOISE else ''}"
+    if unit.startswith("$"):
+        return f"${median}{unit[1:]}{between}"
+    # A rate has its unit in the title of the figure.
+    return f"{median}{'' if unit.startswith('/') or not unit else f' {unit}'}{between}"
+
+
+def _rounded(value: float) -> str:
+    """Two digits that count, three from 100 on."""
+    return number(float(f"{value:.{3 if abs(value) >= 100 else 2}g}"))
 
 
 def unit_of_name(name: str) -> str:

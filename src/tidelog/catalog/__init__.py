@@ -1,0 +1,1 @@
+"""Internal: what a store holds, for every reader of it."""

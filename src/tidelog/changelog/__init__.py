@@ -1,0 +1,1 @@
+"""Internal: the log of changes, from write buffer to segments and back."""

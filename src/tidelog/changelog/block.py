@@ -2,7 +2,7 @@
 
 Invariants: a sealed block never changes and is read without anything but its own bytes; no
 field of a block is used before its checksum passed, except the magic and the version, which
-keep their place in every version; blocks of older versions stay readable for ever.
+keep their place in every version.
 Format: docs/internals/format.md, "Blocks".
 """
 
@@ -26,7 +26,7 @@ from tidelog.changelog.columns import (
     encode,
 )
 from tidelog.changelog.upload_config import COMPRESSION_LEVEL
-from tidelog.errors import OLDER_SLOT, CorruptObjectError, FormatVersionError, InvariantError
+from tidelog.errors import OLDER_CHECKPOINT, CorruptObjectError, FormatVersionError, InvariantError
 from tidelog.ids import KeyGroup, SeqNo
 
 if TYPE_CHECKING:
@@ -74,8 +74,6 @@ class BlockKind(IntEnum):
     METADATA = 2
     SPARK_CHANGELOG = 3
     IN_FLIGHT = 4
-    """Records as a pickle: read, and not written any more."""
-    IN_FLIGHT_RECORDS = 5
 
 
 _KINDS: Final = frozenset(BlockKind)
@@ -359,7 +357,7 @@ def newer(name: str, offset: int, expected: str, found: str) -> FormatVersionErr
         expected=expected,
         found=found,
         action="use the tidelog release that wrote it, or a newer one, "
-        f"or {OLDER_SLOT}; nothing in it was changed",
+        f"or {OLDER_CHECKPOINT}; nothing in it was changed",
     )
 
 
@@ -369,5 +367,5 @@ def corrupt(name: str, offset: int, expected: str, found: str) -> CorruptObjectE
         f"object {name} is damaged at byte {offset}",
         expected=expected,
         found=found,
-        action=f"{OLDER_SLOT} or bring the object back from a backup",
+        action=f"{OLDER_CHECKPOINT} or bring the object back from a backup",
     )

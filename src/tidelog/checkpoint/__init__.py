@@ -1,0 +1,1 @@
+"""Internal: the protocol of checkpoints, and their manifests."""

@@ -13,7 +13,7 @@ import msgspec
 
 from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.formats import FORMATS, check_formats
-from tidelog.errors import OLDER_SLOT, CorruptObjectError
+from tidelog.errors import OLDER_CHECKPOINT, CorruptObjectError
 from tidelog.ids import CheckpointId, Generation, MaterializationId, SeqNo, Slot
 from tidelog.storage import object_names
 from tidelog.storage.document import (
@@ -73,8 +73,7 @@ class InFlightRef(msgspec.Struct, frozen=True, omit_defaults=True):
     bytes: int = 0
     """Encoded, before compression."""
     inputs: tuple[tuple[str, int], ...] = ()
-    """The inputs that its records are in flight to: operators, each with the number of its input.
-    Empty: written before this was recorded."""
+    """The inputs that its records are in flight to: operators, with the number of the input."""
     types: tuple[str, ...] = ()
     """Types of the job that its records are made of, `module:name`."""
 
@@ -165,7 +164,7 @@ class SubtaskState(msgspec.Struct, frozen=True, omit_defaults=True):
     """State that belongs to no key."""
     updates: int = 0
     """Puts, deletes and appends that the changes combine, since the subtask's state was first
-    written; 0: not counted."""
+    written."""
 
     @property
     def upto(self) -> SeqNo:
@@ -242,8 +241,8 @@ class Start(msgspec.Struct, frozen=True, tag_field="kind", tag="start"):
     created_ms: int
     job: str
     format: int = FORMAT_VERSION
-    history: SlotRanges | msgspec.UnsetType = msgspec.UNSET
-    """The slots of checkpoints below this one that count; unset by releases before 0.2."""
+    history: SlotRanges = ()
+    """The slots of checkpoints below this one that count."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True, tag_field="kind", tag="checkpoint"):
@@ -258,10 +257,15 @@ class Checkpoint(msgspec.Struct, frozen=True, tag_field="kind", tag="checkpoint"
     final: bool = False
     """The job ended with this checkpoint: inputs exhausted, all operators finished."""
     format: int = FORMAT_VERSION
-    history: SlotRanges | msgspec.UnsetType = msgspec.UNSET
+    history: SlotRanges = ()
     """As in a start: the older checkpoints that are retained now that this one completed."""
-    formats: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
-    """Formats above the first of all that it refers to, by kind; unset where there is none."""
+    formats: dict[str, int] = {}
+    """Formats above the first of all that it refers to, by kind."""
+
+    @property
+    def number(self) -> Slot:
+        """What commands, reports and the page call the checkpoint by."""
+        return self.slot
 
     def subtasks(self) -> Iterator[tuple[OperatorState, SubtaskState]]:
         """All subtasks with their operator."""
@@ -366,25 +370,21 @@ def encode_entry(entry: Entry) -> bytes:
 def decode_entry(data: bytes, name: str) -> Entry:
     """Check and decode a slot's bytes; raises CorruptObjectError and FormatVersionError."""
     entry: Entry = open_document(data, name, Entry)  # type: ignore[arg-type]  # a union
-    if isinstance(entry, Checkpoint) and entry.formats is not msgspec.UNSET:
+    if isinstance(entry, Checkpoint):
         check_formats(f"object {name}", entry.formats, FORMATS)
     return entry
 
 
 def decode_slot(data: bytes, slot: Slot) -> Entry:
-    """Decode the bytes that a slot holds.
-
-    Raises as `decode_entry`, and CorruptObjectError for the entry of another slot: copied here, it
-    would restore another checkpoint in silence.
-    """
+    """Decode a slot's bytes; raises as `decode_entry`, and CorruptObjectError for another's."""
     name = object_names.checkpoint(slot)
     entry = decode_entry(data, name)
-    if entry.slot != slot:
+    if entry.slot != slot:  # a copy, which would restore another checkpoint in silence
         raise CorruptObjectError(
             f"object {name}",
-            expected=f"the manifest of slot {slot}",
-            found=f"that of slot {entry.slot}",
-            action="bring it back from a backup, or restore an older slot",
+            expected=f"the manifest of checkpoint {slot}",
+            found=f"that of checkpoint {entry.slot}",
+            action="bring it back from a backup, or restore an older checkpoint",
         )
     return entry
 
@@ -396,4 +396,4 @@ def encode_descriptor(descriptor: Descriptor) -> bytes:
 
 def decode_descriptor(data: bytes, name: str) -> Descriptor:
     """Check and decode a descriptor; raises CorruptObjectError, FormatVersionError."""
-    return open_document(data, name, Descriptor, f", or {OLDER_SLOT}")
+    return open_document(data, name, Descriptor, f", or {OLDER_CHECKPOINT}")

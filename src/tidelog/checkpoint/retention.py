@@ -11,8 +11,6 @@ Invariants:
 
 from collections.abc import Collection, Iterable, Set
 
-from msgspec import UNSET
-
 from tidelog.checkpoint.manifest import Checkpoint, Entry, InheritedState, SlotRanges, SubtaskState
 from tidelog.ids import Generation, Slot
 from tidelog.storage.object_names import generation_of
@@ -42,8 +40,6 @@ def counted(slots: Iterable[Slot], newest: Entry) -> list[Slot]:
 
     Slots above it count too: what they hold is not known.
     """
-    if newest.history is UNSET:
-        return list(slots)
     own_start = Slot(newest.author.generation)
     return [
         slot
@@ -75,7 +71,7 @@ def checkpoint_objects(checkpoint: Checkpoint) -> set[str]:
     return set().union(*(subtask_objects(subtask) for _, subtask in checkpoint.subtasks()))
 
 
-def sweepable(
+def collectable(
     names: Iterable[str], referenced: Set[str], current: Generation
 ) -> tuple[list[str], list[str]]:
     """Split stored data objects into (garbage of older generations, unreferenced current ones).

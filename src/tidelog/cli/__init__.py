@@ -1,4 +1,4 @@
-"""The command line: a room per kind of command, one file for commands that go together.
+"""Internal: the command line, a package per kind of command.
 
 Invariant: a command's module is imported only when that command runs, so `tidelog --help` costs
 no more than click itself.
@@ -116,14 +116,14 @@ def _commands(*entries: tuple[str, str, str]) -> dict[str, LazyCommand]:
 
 _COMMANDS: Final = _commands(
     ("checkpoints", ".store.checkpoints", "List checkpoints and show what they hold."),
+    ("clone", ".store.clone", "Begin another store with a checkpoint of this one."),
     ("config", ".run.config", "Show, check and explain the options of a job."),
-    ("doctor", ".store.health:doctor_command", "Test whether a store is safe for jobs."),
     (
         "estimate",
         ".estimate.estimate",
         "Estimate storage, requests and the bill of a job; needs no store.",
     ),
-    ("fork", ".store.fork", "Begin another store with a checkpoint of this one."),
+    ("gc", ".store.health:gc_command", "Delete objects that crashes left behind."),
     ("inspect", ".store.health:inspect_command", "Check every invariant of a store."),
     ("key", ".store.key", "Make the key of an encrypted store, or change it."),
     ("log", ".store.log", "Print the changes in the log, decoded."),
@@ -139,21 +139,29 @@ _COMMANDS: Final = _commands(
     ("savepoint", ".run.control:savepoint_command", "Take a savepoint of a running job."),
     ("spark", ":spark_group", "Work with Spark Structured Streaming: settings, jar, checkpoints."),
     ("stop", ".run.control:stop_command", "Stop a running job with a savepoint."),
-    ("sweep", ".store.health:sweep_command", "Delete objects that crashes left behind."),
+    ("store", ":store_group", "Test whether a store is safe for jobs."),
     ("ui", ".store.ui:ui_command", "Show a job and its store on a page in the browser."),
     ("verify", ".store.verify", "Restore every checkpoint and compare it with what it should be."),
 )
 """The commands of the library; `bench` is an entry point of its own package."""
-_SPARK: Final = {
-    name: LazyCommand(f"tidelog.cli.spark.{module}:{name}_command", about)
-    for name, module, about in (
-        ("checkpoints", "checkpoints", "Show what a query's checkpoint holds."),
-        ("conf", "conf", "Print the settings that turn the plug-in on."),
-        ("doctor", "conf", "Check whether a query's settings give the guarantees."),
-        ("export", "checkpoints", "Turn a checkpoint back into one of Spark alone."),
-        ("jar", "conf", "Compile the plug-in and say where its jar is."),
-    )
-}
+_SPARK: Final = _commands(
+    ("check", ".spark.conf:check_command", "Check whether a query's settings give the guarantees."),
+    (
+        "checkpoints",
+        ".spark.checkpoints:checkpoints_command",
+        "Show what a query's checkpoint holds.",
+    ),
+    ("conf", ".spark.conf:conf_command", "Print the settings that turn the plug-in on."),
+    (
+        "export",
+        ".spark.checkpoints:export_command",
+        "Turn a checkpoint back into one of Spark alone.",
+    ),
+    ("jar", ".spark.conf:jar_command", "Compile the plug-in and say where its jar is."),
+)
+_STORE: Final = _commands(
+    ("check", ".store.health:check_command", "Test whether a store keeps what jobs rely on."),
+)
 
 
 @click.group("spark", cls=LazyGroup, lazy=_SPARK)
@@ -162,6 +170,11 @@ def spark_group() -> None:
 
     In PySpark, `tidelog.spark.configure(SparkSession.builder)` does what conf and jar do.
     """
+
+
+@click.group("store", cls=LazyGroup, lazy=_STORE)
+def store_group() -> None:
+    """Test a store before a job uses it."""
 
 
 @click.group(cls=LazyGroup, lazy=_COMMANDS, entry_points="tidelog.commands")
@@ -182,7 +195,7 @@ def spark_group() -> None:
 @click.version_option(package_name="tidelog", prog_name="tidelog", message="%(prog)s %(version)s")
 @click.pass_context
 def main(context: click.Context, log_level: str, log_format: str) -> None:
-    """Durable state for stream processing: run jobs, look into their stores, mend them.
+    """Durable state for stream processing: run jobs, look into their stores, repair them.
 
     A store URL is a path, file:///path, s3://bucket/prefix, or a URL of any scheme fsspec knows.
     """

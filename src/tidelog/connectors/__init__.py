@@ -1,1 +1,1 @@
-"""Sources and sinks that come with tidelog: a room for each outside system, both ways."""
+"""Internal: sources and sinks, a package for each outside system."""

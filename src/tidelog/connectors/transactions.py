@@ -16,8 +16,8 @@ T = TypeVar("T")
 
 _DAMAGE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
-FORK: Final = "stop the job with a savepoint, `tidelog fork` its store, and start it on the fork"
-"""How a job goes on with a sink that writes to another place: a fork leaves transactions out."""
+CLONE: Final = "stop the job with a savepoint, `tidelog clone` its store, and start it on the clone"
+"""How a job goes on with a sink that writes to another place: a clone leaves transactions out."""
 
 encode = msgspec.msgpack.encode
 
@@ -37,8 +37,7 @@ class Writer(NamedTuple):
     """
 
     generation: int
-    attempt: str | None
-    """None: of an output that an older release wrote to, which did not record it."""
+    attempt: str
 
     @classmethod
     def of(cls, context: SinkContext) -> "Writer":
@@ -46,12 +45,10 @@ class Writer(NamedTuple):
 
     def gives_way(self, other: "Writer") -> bool:
         """Whether another one may write from now on, or is the same."""
-        equal = other.generation == self.generation and self.attempt in (None, other.attempt)
-        return equal or other.generation > self.generation
+        return other == self or other.generation > self.generation
 
     def __str__(self) -> str:
-        attempt = ", of an older release" if self.attempt is None else f"-{self.attempt}"
-        return f"{self.generation}{attempt}"
+        return f"{self.generation}-{self.attempt}"
 
 
 class TransactionId(NamedTuple):
@@ -134,8 +131,8 @@ def check_there(absent: Iterable[TransactionId]) -> None:
             found=f"nothing of {len(lost)} transactions, of the checkpoints {first} to {last}: an "
             "older copy of it",
             action="bring back the newest one; or write their records again, from a savepoint or "
-            f"checkpoint before {first}: `tidelog fork URL@N NEWURL`, and start the job there; to "
-            f"write to another output from now on, {FORK}",
+            f"checkpoint before {first}: `tidelog clone URL@N NEWURL`, and start the job there; to "
+            f"write to another output from now on, {CLONE}",
             retry_safe=False,
         )
 
@@ -144,7 +141,7 @@ def check_begins(context: SinkContext, sink: str, committed: Iterable[object], f
     """Raises ConfigError where a job begins and its output has what a job of the same name has
     committed, whose state is not in the store; `forget` says how that is forgotten.
     """
-    if context.begins and (commit := next(iter(committed), None)) is not None:
+    if context.is_new_job and (commit := next(iter(committed), None)) is not None:
         raise UnavailableError(
             f"output of sink {sink!r}",
             expected="nothing that a job of this name has committed, where a job begins: its "

@@ -1,0 +1,1 @@
+"""Internal: the cost model, the planner, and what a log was measured to take."""

@@ -5,6 +5,7 @@ compared within one currency. What is chosen meets every target if anything does
 cheapest, and of equally cheap ones the fastest to restore.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -19,11 +20,11 @@ from tidelog.cost.model.usage import Estimate, Strategy
 from tidelog.cost.prices import Bill, PriceBook, bill
 from tidelog.errors import ConfigError, require
 
-_STEPS: Final = (1, 1.5, 2, 3, 5, 7, 10, 15, 20, 30, 45)
+_STEPS: Final = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 45.0)
 INTERVALS: Final = (
-    *(float(step) for step in _STEPS),
-    *(60.0 * step for step in _STEPS),
-    *(3_600.0 * step for step in (1, 1.5, 2, 3, 6, 12, 24)),
+    *_STEPS,
+    *(60 * step for step in _STEPS),
+    *(3_600.0, 5_400.0, 7_200.0, 10_800.0, 21_600.0, 43_200.0, 86_400.0),
 )
 """Materialization intervals that are tried, in seconds: round, because users set round ones."""
 CHECKPOINTS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
@@ -111,10 +112,8 @@ class PlanTargets:
         `interval_s`: that one and longer ones, and with a lateness all that are short enough.
         """
         if self.checkpoint_s is None and self.late_s is not None:
-            return [interval for interval in CHECKPOINTS if interval < self.late_s] or [
-                CHECKPOINTS[0]
-            ]
-        return [interval_s, *(interval for interval in CHECKPOINTS if interval > interval_s)]
+            return [*CHECKPOINTS[: max(1, bisect_left(CHECKPOINTS, self.late_s))]]
+        return [interval_s, *CHECKPOINTS[bisect_right(CHECKPOINTS, interval_s) :]]
 
 
 def candidates(
@@ -126,19 +125,18 @@ def candidates(
     An interval that does not decide, because the log grows too large before or uploads take longer,
     is tried only when none does.
     """
-    tried = [
-        _with_interval(workload, settings, interval)
-        for interval in INTERVALS
-        if interval >= settings.checkpoint_interval
-    ]
-    estimates = [(on, estimate_changelog(workload, on)) for on in tried]
+    estimates: list[tuple[Settings, Estimate]] = []
+    for interval in INTERVALS:
+        if interval >= settings.checkpoint_interval:
+            on = _with_interval(workload, settings, interval)
+            estimates.append((on, estimate_changelog(workload, on)))
     deciding = [pair for pair in estimates if pair[1].trigger == MaterializationTrigger.INTERVAL]
     off = settings, estimate_incremental(workload, settings)
-    return [
-        Candidate(on, estimate, bill(book, estimate.usage, egress=egress))
-        for book in books
-        for on, estimate in (*(deciding or estimates), off)
-    ]
+    choices: list[Candidate] = []
+    for book in books:
+        for on, estimate in (*(deciding or estimates), off):
+            choices.append(Candidate(on, estimate, bill(book, estimate.usage, egress=egress)))
+    return choices
 
 
 def choose(choices: Sequence[Candidate], targets: PlanTargets) -> Candidate:
@@ -151,7 +149,7 @@ def choose(choices: Sequence[Candidate], targets: PlanTargets) -> Candidate:
     meeting = [choice for choice in comparable if targets.distance(choice) <= 0]
     if not meeting:
         return min(comparable, key=targets.distance)
-    cheapest = min(choice.bill.total for choice in meeting)
+    cheapest = min(meeting, key=lambda choice: choice.bill.total).bill.total
     equal = [choice for choice in meeting if choice.bill.total <= cheapest * _EQUAL]
     return min(equal, key=lambda choice: choice.estimate.restore_s)
 
@@ -174,14 +172,19 @@ def in_currency(
     """
     if budget is None:
         return list(books), []
-    fitting = [book for book in books if book.currency == budget.currency]
+    fitting, omitted, others = [], [], set()
+    for book in books:
+        if book.currency == budget.currency:
+            fitting.append(book)
+        else:
+            omitted.append(f"{book.provider} ({book.currency})")
+            others.add(book.currency)
     if not fitting:
         raise ConfigError(
             f"--budget {budget}",
-            expected=f"a currency of the prices: {', '.join(sorted({b.currency for b in books}))}",
+            expected=f"a currency of the prices: {', '.join(sorted(others))}",
             found=budget.currency,
             action="give the budget in that currency, or pass a price book with --prices FILE",
         )
-    omitted = [f"{b.provider} ({b.currency})" for b in books if b.currency != budget.currency]
     note = f"left out, because the budget is in {budget.currency}: {', '.join(omitted)}"
     return fitting, [note] if omitted else []

@@ -111,9 +111,12 @@ class PriceBook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def built_in_books() -> dict[str, PriceBook]:
     """The books that come with tidelog, by provider."""
     folder = files("tidelog.cost").joinpath("price_books")
-    entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
-    books = [_decode(f.read_bytes(), f.name) for f in entries if f.name.endswith(".toml")]
-    return {book.provider: book for book in books}
+    books: dict[str, PriceBook] = {}
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.name.endswith(".toml"):
+            book = _decode(entry.read_bytes(), entry.name)
+            books[book.provider] = book
+    return books
 
 
 def read_book(path: Path) -> PriceBook:
@@ -130,8 +133,11 @@ def choose_books(providers: Iterable[str], own_books: Iterable[PriceBook]) -> li
     A user's book takes the place of a built-in one of the same name. Raises ConfigError for a name
     without a book, and for two books of one name.
     """
-    own_books = list(own_books)
-    for name, number in Counter(book.provider for book in own_books).items():
+    by_provider, own_numbers = dict(built_in_books()), Counter[str]()
+    for book in own_books:
+        by_provider[book.provider] = book
+        own_numbers[book.provider] += 1
+    for name, number in own_numbers.items():
         if number > 1:
             raise ConfigError(
                 f"the price books of provider {name!r}",
@@ -140,10 +146,9 @@ def choose_books(providers: Iterable[str], own_books: Iterable[PriceBook]) -> li
                 action="give each a name of its own, such as "
                 f"{' and '.join(f'{name}-{n}' for n in range(1, number + 1))}",
             )
-    by_provider = {**built_in_books(), **{book.provider: book for book in own_books}}
-    default = own_books or [book for book in by_provider.values() if book.by_default]
-    names = list(dict.fromkeys(providers)) or [book.provider for book in default]
-    for name in names:
+    default = [*own_numbers] or [name for name, book in by_provider.items() if book.by_default]
+    chosen: list[PriceBook] = []
+    for name in [*dict.fromkeys(providers)] or default:
         if name not in by_provider:
             raise ConfigError(
                 f"provider {name!r}",
@@ -151,7 +156,8 @@ def choose_books(providers: Iterable[str], own_books: Iterable[PriceBook]) -> li
                 found="no price book of that name",
                 action="correct the name, or pass a price book with --prices FILE",
             )
-    return [by_provider[name] for name in names]
+        chosen.append(by_provider[name])
+    return chosen
 
 
 def _decode(data: bytes, name: str) -> PriceBook:

@@ -41,7 +41,7 @@ def read_values(path: Path) -> list[bytes]:
         path.open("rb") as file,
     ):
         lines = file.read(_MOST_BYTES).splitlines()
-    values = [line for line in lines if line]
+    values = [*filter(None, lines)]
     if len(values) < _LEAST_VALUES:
         raise ConfigError(
             f"--sample {path}",
@@ -58,18 +58,18 @@ def sampled(values: Sequence[bytes], key_bytes: int, rows: float, more_bytes: in
     `more_bytes` are those of a row that rows have in common, such as the start of a window.
     """
     common, width = bytes(more_bytes), max(key_bytes, len(str(len(values))))
-    ordered = sorted(
-        (_row_key(common + str(number).zfill(width).encode(), number), value)
-        for number, value in enumerate(values)
-    )
-    keys, values = [key for key, _ in ordered], [value for _, value in ordered]
+    by_key: dict[bytes, bytes] = {}
+    for number, value in enumerate(values):
+        by_key[_row_key(common + str(number).zfill(width).encode(), number)] = value
+    keys = sorted(by_key)
+    values = [*map(by_key.__getitem__, keys)]
     of_block = max(1, min(len(values), round(rows)))
-    blocks = [
-        seal(
-            ChangeBatch(SeqNo(0), keys[start : start + of_block], values[start : start + of_block])
-        )
-        for start in range(0, len(values), of_block)
-    ]
+    block_bytes = raw_block_bytes = 0
+    for start in range(0, len(values), of_block):
+        end = start + of_block
+        block = seal(ChangeBatch(SeqNo(0), keys[start:end], values[start:end]))
+        block_bytes += block.size
+        raw_block_bytes += block.raw_bytes
     raw = sum(map(len, keys)) + sum(map(len, values))
     with TemporaryDirectory(prefix="tidelog-sample-") as directory:
         table = RocksTableFactory().create(Path(directory) / "table")
@@ -81,7 +81,7 @@ def sampled(values: Sequence[bytes], key_bytes: int, rows: float, more_bytes: in
             table.close()
     return Sample(
         round(fmean(map(len, values))),
-        min(1.0, sum(block.size for block in blocks) / sum(block.raw_bytes for block in blocks)),
+        min(1.0, block_bytes / raw_block_bytes),
         table_bytes / raw,
     )
 

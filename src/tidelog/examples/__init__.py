@@ -1,9 +1,6 @@
 """Built-in jobs, and where they write."""
 
-from tidelog.connectors.files.sink import FileSink
-from tidelog.connectors.program import StdoutSink
-from tidelog.runtime.config import JobArguments
-from tidelog.runtime.sink import Sink
+from tidelog import FileSink, JobArguments, Sink, StdoutSink
 
 
 def output_sink(arguments: JobArguments, fields: tuple[str, ...] | None = None) -> Sink:

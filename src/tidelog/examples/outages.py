@@ -22,19 +22,20 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 import msgspec
 
-from tidelog.connectors.files.lines import JsonLinesSource
-from tidelog.connectors.records import line_encoder
-from tidelog.effects import Effects
-from tidelog.errors import ConfigError, TidelogError
+from tidelog import (
+    ConfigError,
+    Job,
+    JobArguments,
+    JobRunner,
+    JsonLinesSource,
+    TidelogError,
+    open_store,
+)
 from tidelog.examples import output_sink
 from tidelog.examples.outages_function import INPUT, MAX_DELAY_MS, OUTPUT, Outages
 from tidelog.examples.spark_check import literal
 from tidelog.examples.spark_wordcount import session
-from tidelog.runtime.config import JobArguments
-from tidelog.runtime.graph import Job
-from tidelog.runtime.runner import JobRunner
-from tidelog.spark.processor.transform import transform
-from tidelog.storage.open import open_store
+from tidelog.spark import transform
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -74,8 +75,7 @@ def run_embedded(arguments: JobArguments, state: str) -> None:
     """Run the job to its end; its lines go to standard output."""
 
     async def run() -> None:
-        effects = Effects()
-        result = await JobRunner(job(arguments), open_store(state, effects), effects=effects).run()
+        result = await JobRunner(job(arguments), open_store(state)).run()
         if result.already_complete:
             click.echo(f"the job in {state} had finished before: nothing to do", err=True)
 
@@ -115,9 +115,8 @@ def outages(spark: "SparkSession", directory: str, include: str = "*.jsonl") -> 
 
 
 def _print(frame: "DataFrame", batch: int) -> None:
-    encode = line_encoder("json")
     for row in frame.collect():
-        click.echo(encode([row.asDict(recursive=True)]), nl=False)
+        click.echo(msgspec.json.encode(row.asDict(recursive=True)))
 
 
 def write_readings(directory: Path) -> None:

@@ -8,17 +8,18 @@ however an engine has cut them into batches.
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tidelog.state.event_time import MAX_WATERMARK
-from tidelog.state.processor import (
+from tidelog import (
     ExpiredTimerInfo,
+    Row,
     StatefulProcessor,
     StatefulProcessorHandle,
     TimerValues,
 )
-from tidelog.state.schema.row import Row
 
 GAP_MS: Final = 30_000
 MAX_DELAY_MS: Final = 5_000
+END_MS: Final = 2**63 - 1
+"""The watermark at the end of a bounded input, which Spark does not have."""
 KEPT: Final = 3
 """Readings before a silence that are shown."""
 
@@ -56,9 +57,8 @@ class Outages(StatefulProcessor):
         self, key: tuple[Any, ...], timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
     ) -> Iterator[Row]:
         """Take the reading whose time has come."""
-        if timerValues.getCurrentWatermarkInMs() == MAX_WATERMARK:
-            # The end of a bounded input, which Spark does not have: what the readings
-            # themselves have not passed goes on waiting on both engines.
+        if timerValues.getCurrentWatermarkInMs() == END_MS:
+            # What the readings themselves have not passed goes on waiting on both engines.
             return
         time = expiredTimerInfo.getExpiryTimeInMs()
         waited = self._waiting.getValue((time,))

@@ -14,19 +14,19 @@ from collections.abc import Iterator
 from operator import attrgetter, itemgetter
 from typing import Any, Final
 
-from tidelog.connectors.files.lines import JsonLinesSource
-from tidelog.connectors.program import RateSource
-from tidelog.examples import output_sink
-from tidelog.runtime.config import JobArguments
-from tidelog.runtime.graph import Job
-from tidelog.runtime.source import Source
-from tidelog.state.processor import (
+from tidelog import (
     ExpiredTimerInfo,
+    Job,
+    JobArguments,
+    JsonLinesSource,
+    RateSource,
+    Row,
+    Source,
     StatefulProcessor,
     StatefulProcessorHandle,
     TimerValues,
 )
-from tidelog.state.schema.row import Row
+from tidelog.examples import output_sink
 
 GAP_MS: Final = 30_000
 MAX_DELAY_MS: Final = 5_000

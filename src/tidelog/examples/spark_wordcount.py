@@ -20,11 +20,9 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from tidelog.errors import TidelogError
+from tidelog import TidelogError
 from tidelog.examples.spark_check import literal, report
-from tidelog.spark import configure
-from tidelog.spark.plugin.settings import FILE_MANAGER, FIXED, PLUGINS
-from tidelog.spark.plugin.toolchain import require_pyspark
+from tidelog.spark import configure, require_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,6 +37,7 @@ Java looks up single characters below 256 in one table, but tries ranges one by 
 ranges, these separators take a third of the query's time.
 """
 
+_STATE_STORE: Final = "spark.sql.streaming.stateStore"
 _QUICK_AND_QUIET: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -49,6 +48,14 @@ _QUICK_AND_QUIET: Final = {
     # Or a task takes no more than 32 files, however small they are, and combines few counts.
     "spark.sql.files.openCostInBytes": "64k",
 }
+_STOCK: Final = {
+    f"{_STATE_STORE}.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    f"{_STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
+    f"{_STATE_STORE}.checkpointFormatVersion": "2",
+}
+"""Spark's RocksDB state store with its own changelogs, to compare with."""
 _SEQUEL: Final = re.compile(r"\n+(?=JVM stacktrace|=== Streaming Query|Driver stacktrace)")
 _ABORTED: Final = 130
 """What shells say of a process that Ctrl-C has ended."""
@@ -68,10 +75,7 @@ def session(master: str, conf: dict[str, str], *, stock: bool) -> "SparkSession"
     os.environ.setdefault("SPARK_HOME", str(home))  # where local-cluster finds its workers
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("tidelog word count").master(master)
-    stock_settings = (
-        {key: FIXED[key] for key in FIXED.keys() - {PLUGINS, FILE_MANAGER}} if stock else {}
-    )
-    for key, value in {**_QUICK_AND_QUIET, **stock_settings, **conf}.items():
+    for key, value in {**_QUICK_AND_QUIET, **(_STOCK if stock else {}), **conf}.items():
         builder = builder.config(key, value)
     return (builder if stock else configure(builder)).getOrCreate()
 

@@ -8,10 +8,8 @@ from collections import Counter
 from collections.abc import Iterable
 from operator import add, itemgetter
 
-from tidelog.connectors.files.lines import TextFileSource
+from tidelog import Job, JobArguments, TextFileSource
 from tidelog.examples import output_sink
-from tidelog.runtime.config import JobArguments
-from tidelog.runtime.graph import Job
 
 
 def job(arguments: JobArguments) -> Job:

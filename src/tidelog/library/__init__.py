@@ -1,0 +1,1 @@
+"""Internal: state for a program's own loop."""

@@ -1,8 +1,19 @@
-"""tidelog's event loop next to a program: one thread for all databases that the program has open.
+"""tidelog's event loop beside a program: one thread, and one lock for all that it works on.
 
-Invariants: the loop has its lock whenever it runs any code, so nothing that was written for one
-thread needs to know of the program's threads; a caller has it within one operation, and nobody who
-has it waits for anything else.
+Invariants: the loop has the lock whenever it runs any code, and releases it only while it waits for
+events or gives way; a caller has the lock for one operation, and waits for nothing else with it. So
+code that was written for the thread of one event loop needs to know nothing of the program's
+threads.
+
+How: an event loop of asyncio waits in `select` of its selector, and nowhere else. The loop gets a
+selector whose `select` releases the lock, waits, and takes the lock again. Both are documented:
+`asyncio.SelectorEventLoop(selector)` and `selectors.BaseSelector.select`. Nothing of asyncio is
+replaced, and no private name of it is used. Tried with Python 3.11.
+
+Nothing simpler keeps the invariants: a lock for each callback of the loop needs asyncio's private
+`Handle._run`; locks where state is touched slow down all jobs, and one is forgotten; a message to
+the loop for each operation costs 50 microseconds; a loop that runs in the program's own thread
+uploads nothing while the program does something else (docs/decisions/016-own-loop.md).
 """
 
 import asyncio
@@ -15,10 +26,9 @@ import threading
 import weakref
 from collections.abc import Coroutine
 from threading import get_ident
-from types import FrameType
 from typing import Any, Final, TypeVar
 
-from tidelog import effects
+from tidelog import concurrency
 from tidelog.effects import Effects, SystemClock, daemon_thread, hold_thread, loop_thread
 from tidelog.errors import ConfigError
 from tidelog.events import Event
@@ -28,26 +38,33 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _LONG_TURN_S: Final = 5.0
-"""A turn of the loop takes milliseconds: each time after so long somebody looks why."""
+"""A turn of the loop takes milliseconds. One that takes longer than this is reported."""
 _locks: "Final[weakref.WeakSet[LoopLock]]" = weakref.WeakSet()
 """Those of all databases and views that this process has open."""
 
 
+LOOP: Final = object()
+
+
 class LoopLock:
-    """A plain lock, and what it is taken for. Python interrupts nothing between taking one of its
-    own in a `with` and the block: a caller that is interrupted, as by Ctrl-C, never keeps it.
+    """The lock of all states of one event loop, and who works with it.
+
+    A caller takes `lock` in a `with`: Python interrupts nothing between taking a lock of its own
+    there and the block, so a caller that is interrupted, as by Ctrl-C, never keeps it.
     """
 
     def __init__(self) -> None:
-        # Reentrant, so that a signal handler or finalizer amid an operation finds out where it is.
+        # Reentrant, so that a signal handler or finalizer within an operation sees that it is.
         self.lock = threading.RLock()
-        self.amid = False
-        """Who has taken the lock is amid an operation, or in a turn of the loop."""
+        self.user: object = None
+        """Who works with the lock: the operation of a caller, or `LOOP`; None: nobody."""
         self.loop_waits = False
-        """Callers leave the lock to the loop: one that takes it again at once would win against a
-        thread that has to be woken up first, again and again."""
+        """Callers leave the lock to the loop: one that takes it again at once would always win
+        against a thread that has to be woken up first."""
         self.turns = 0
-        """The loop's turns; negative while it waits for events."""
+        """How often the loop has taken the lock."""
+        self.selects = True
+        """The loop waits for events, without the lock."""
         self.loop_thread: int | None = None
         self.forked = False
         """In a process that was forked from that of the databases, where nobody works on them."""
@@ -55,44 +72,41 @@ class LoopLock:
 
     def __enter__(self) -> None:
         """For the loop's thread, as long as it lives."""
-        self.loop_thread, self.turns = get_ident(), 1
+        self.loop_thread = get_ident()
         self.take()
 
     def __exit__(self, *_: object) -> None:
-        self.turns = 0
         self.release()
 
     def take(self) -> None:
         """The loop takes the lock, before any caller that asks from now on."""
+        self.selects = False
         if not self.lock.acquire(blocking=False):
             self.loop_waits = True
             self.lock.acquire()
             self.loop_waits = False
-        self.amid = True
+        self.turns += 1
+        self.user = LOOP
 
-    def release(self) -> None:
-        """The loop waits, or has ended."""
-        self.amid = False
+    def release(self, *, selects: bool = True) -> None:
+        """The loop waits for events, or has ended; else it only gives way to callers."""
+        self.selects, self.user = selects, None
         self.lock.release()
 
-    def refuse_amid(self) -> None:
-        """Raise ConfigError where the caller is amid an operation, or runs in the loop's thread: it
-        would wait for itself.
+    def check_between_operations(self) -> None:
+        """Raise ConfigError where the caller is within an operation, or runs in the loop's thread:
+        it would wait for itself.
         """
         with self.lock:
-            if self.amid or get_ident() == self.loop_thread:
-                raise amid_another()
-
-
-def amid_another() -> ConfigError:
-    return ConfigError(
-        "an operation on a database",
-        expected="it between two operations",
-        found="a call amid one, as of a signal handler or a finalizer, which would wait for it for "
-        "ever",
-        action="raise an exception in the handler, or set a flag that the loop looks at; let a "
-        "finalizer put what is to be done into a queue",
-    )
+            if self.user or get_ident() == self.loop_thread:
+                raise ConfigError(
+                    "an operation on a database",
+                    expected="it between two operations",
+                    found="a call amid one, as of a signal handler or a finalizer, which would "
+                    "wait for it for ever",
+                    action="raise an exception in the handler, or set a flag that the loop looks "
+                    "at; let a finalizer put what is to be done into a queue",
+                )
 
 
 def _before_fork() -> None:
@@ -107,7 +121,7 @@ def _after_fork() -> None:
 
 def _after_fork_in_child() -> None:
     for loop_lock in list(_locks):
-        # No loop takes it back: who works on a state looks closer.
+        # Callers that see `loop_waits` look at `forked` next: the loop never takes this lock.
         loop_lock.forked = loop_lock.loop_waits = True
         loop_lock.lock.release()
 
@@ -118,35 +132,31 @@ os.register_at_fork(
 
 
 class _Selector(selectors.DefaultSelector):
-    """The selector of an event loop that has the lock but while it waits."""
+    """The selector of an event loop that has the lock except while it waits."""
 
     def __init__(self, lock: LoopLock) -> None:
         super().__init__()
         self._lock = lock
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, Any]]:
-        lock = self._lock
-        lock.turns = -lock.turns
-        lock.release()
+        self._lock.release()
         try:
             return super().select(timeout)
         finally:
-            lock.turns = 1 - lock.turns
-            lock.take()
+            self._lock.take()
 
 
 class _Clock(SystemClock):
-    """The machine's clocks for what runs in the loop; who gives way there gives up the lock too."""
+    """The machine's clocks for what runs in the loop; giving way there releases the lock, too."""
 
     def __init__(self, lock: LoopLock) -> None:
         self._lock = lock
 
     def hand_over(self, seconds: float) -> None:
-        self._lock.release()
+        self._lock.release(selects=False)
         try:
             hold_thread(seconds)
         finally:
-            self._lock.turns += 1
             self._lock.take()
 
 
@@ -177,11 +187,11 @@ class EventLoop:
     def check(self) -> None:
         """Raise ConfigError where the loop never answers: who asks it would wait for ever."""
         self._check_runs()
-        self.lock.refuse_amid()
+        self.lock.check_between_operations()
 
     def _check_runs(self) -> None:
         if self.forked:
-            raise in_another_process("a database")
+            raise forked_error("a database")
         if sys.is_finalizing():
             raise ConfigError(
                 "a database",
@@ -198,7 +208,7 @@ class EventLoop:
         except ConfigError:
             work.close()
             raise
-        # No future: a caller that is interrupted while it waits may keep the lock of one.
+        # Not a future: a caller that is interrupted while it waits may keep the future's lock.
         completion = threading.Lock()
         completion.acquire()
         running: list[asyncio.Task[T]] = []
@@ -223,7 +233,7 @@ class EventLoop:
     async def ask_async(self, work: Coroutine[Any, Any, T], *, to_end: bool = False) -> T:
         """As `ask`, awaited in another loop; `to_end`: a cancelled caller waits for the end."""
         future = asyncio.wrap_future(self.start(work))
-        return await (effects.to_end(future) if to_end else future)
+        return await (concurrency.to_end(future) if to_end else future)
 
     def close(self) -> None:
         """End the thread; what an interrupted caller has left in it releases everything first."""
@@ -237,39 +247,26 @@ class EventLoop:
             self.effects.offload.close()
 
     def _watch(self) -> None:
-        """Say what holds up the loop, and with it all operations: nothing else ever would."""
-        turn = 0
+        """Report what holds up the loop, and all operations with it: no operation can do so."""
+        lock, turns = self.lock, 0
         while not self._closed.wait(_LONG_TURN_S):
-            if self.lock.turns == turn and turn > 0:
-                for thread, line in self._at_work():
-                    Event.LOOP_HELD_UP.log(logger, seconds=_LONG_TURN_S, thread=thread, place=line)
-            turn = self.lock.turns
+            if lock.turns == turns and not lock.selects:
+                thread, place = self._lock_user()
+                Event.LOOP_HELD_UP.log(logger, seconds=_LONG_TURN_S, thread=thread, place=place)
+            turns = lock.turns
 
-    def _at_work(self) -> list[tuple[str, str]]:
-        """Who works on a state, and where: the loop's thread, or those amid an operation."""
-        names = {thread.ident: thread.name for thread in threading.enumerate()}
-        caller_works = self.lock.loop_waits
-        return [
-            (names.get(thread, str(thread)), f"{frame.f_code.co_filename}:{frame.f_lineno}")
-            for thread, frame in sys._current_frames().items()
-            if (_is_amid(frame) if caller_works else thread == self.lock.loop_thread)
-        ]
-
-
-def _is_amid(inner: FrameType) -> bool:
-    """Whether the innermost call of a thread is one that an operation makes."""
-    outer: FrameType | None = inner
-    while outer is not None and outer.f_globals.get("__name__") != _OPERATIONS:
-        outer = outer.f_back
-    return outer is not None and outer is not inner
+    def _lock_user(self) -> tuple[str, str]:
+        """The thread that works with the lock, and where."""
+        operation = self.lock.user
+        if operation not in (LOOP, None):
+            return "of the program", getattr(operation, "__qualname__", repr(operation))
+        frame = sys._current_frames().get(self._thread.ident or 0)
+        place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "its end"
+        return self._thread.name, place
 
 
-_OPERATIONS: Final = "tidelog.library.steps"
-"""The module whose functions call operations with the lock."""
-
-
-def in_another_process(what: str) -> ConfigError:
-    """A fork takes no thread along: without the event loop nothing is durable, or ever answered."""
+def forked_error(what: str) -> ConfigError:
+    """The error in a forked process, which has no thread of the event loop."""
     return ConfigError(
         what,
         expected="the process that has opened it",

@@ -2,45 +2,35 @@
 
 Invariants: a partition is a database of its own, with its own log, checkpoints and fence, so that
 of two processes that open it only the later one goes on; its positions are in the same checkpoints
-as its state, so the next owner goes on exactly there. Partitions of a process share its event
-loop, its memory and its link.
+as its state, so the next owner goes on exactly there.
 """
 
-import asyncio
 import logging
 import math
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from tidelog.catalog.application import Application, begin_application, check_partition
+from tidelog.catalog.application import Application, check_partition
 from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.config import CheckpointConfig
-from tidelog.concurrency import together
-from tidelog.errors import CheckpointFailedError, ConfigError, require
+from tidelog.errors import ConfigError, require
 from tidelog.events import Event
 from tidelog.library.database import Database
 from tidelog.library.event_loop import EventLoop
+from tidelog.library.partition_jobs import PartitionJobs, close_job, errors_of, start_all
 from tidelog.library.state_job import StateJob
 from tidelog.library.states import State, check_states
-from tidelog.library.steps import Steps
 from tidelog.runtime.config import JobConfig
-from tidelog.runtime.subtasks.resources import Resources
 from tidelog.state.key_groups import checked_key, key_group
-from tidelog.storage.object_names import MOST_PARTITIONS, partition_path
-from tidelog.storage.open import Connections, Url, from_here, open_store
-from tidelog.storage.port import ObjectStore
+from tidelog.storage.object_names import MOST_PARTITIONS
+from tidelog.storage.open import Url
 
 logger = logging.getLogger(__name__)
 
 _INTERVAL_S: Final = 10.0
 """Between two checkpoints of a partition unless a configuration says otherwise."""
-_EXPECTED: Final = 32
-"""Partitions that a process is expected to have: its memory is cut for so many."""
-_OPENED_AT_ONCE: Final = 8
-_CLOSED_AT_ONCE: Final = 32
 
 
 def open_partitions(
@@ -61,58 +51,25 @@ def open_partitions(
 
     Raises ConfigError when the stored application is another one, and StorageError.
     """
-    chosen = config or JobConfig(
-        checkpoint=CheckpointConfig(interval=_INTERVAL_S), upload=UploadConfig(max_age=_INTERVAL_S)
-    )
-    require("config=", repr(config), isinstance(chosen, JobConfig), "a JobConfig")
-    share = replace(
-        chosen,
-        restore=chosen.restore.shared_by(_OPENED_AT_ONCE, chosen.memory),
-        local_recovery_bytes=chosen.local_recovery_bytes // _EXPECTED,
-    )
+    if config is None:
+        config = JobConfig(
+            checkpoint=CheckpointConfig(interval=_INTERVAL_S),
+            upload=UploadConfig(max_age=_INTERVAL_S),
+        )
+    require("config=", repr(config), isinstance(config, JobConfig), "a JobConfig")
     if partitions is not None:
         fits = type(partitions) is int and 1 <= partitions <= MOST_PARTITIONS
         require("partitions=", repr(partitions), fits, f"a number from 1 to {MOST_PARTITIONS}")
     require("name=", repr(name), isinstance(name, str), "a text")
     check_states(state)
-    event_loop, connections = EventLoop(), Connections()
-    store_of = partial(
-        open_store,
-        effects=event_loop.effects,
-        policy=chosen.retry,
-        options=options,
-        connections=connections,
-    )
-
-    async def begun(store: ObjectStore) -> Application:
-        try:
-            return await begin_application(store, Application(name, partitions))
-        finally:
-            await store.close()
-
+    event_loop = EventLoop()
     try:
-        root = store_of(url, log_url=log_url)
-        base_url, base_log_url = from_here(url), None if log_url is None else from_here(log_url)
-        application = event_loop.ask(begun(root))
+        jobs = PartitionJobs(url, state, name, config, options, log_url, event_loop)
+        application = event_loop.ask(jobs.begin_application(partitions))
     except BaseException:
         event_loop.close()
         raise
-    resources = Resources.of(chosen, event_loop.effects.clock, subtasks=_EXPECTED, tables=_EXPECTED)
-
-    def job_of(partition: int) -> StateJob:
-        path, key = partition_path(partition), chosen.encryption_key
-        return StateJob(
-            store_of(base_url, log_url=base_log_url, encryption_key=key, path=path),
-            state,
-            name,
-            share,
-            event_loop,
-            Steps,
-            partition=f"partition {partition} of {root.url}",
-            resources=resources,
-        )
-
-    return Partitions(root.url, application, event_loop, connections, job_of)
+    return Partitions(application, event_loop, jobs)
 
 
 class _Open(NamedTuple):
@@ -128,20 +85,14 @@ class Partitions:
     """
 
     def __init__(
-        self,
-        url: str,
-        application: Application,
-        event_loop: EventLoop,
-        connections: Connections,
-        job_of: Callable[[int], StateJob],
+        self, application: Application, event_loop: EventLoop, jobs: PartitionJobs
     ) -> None:
-        self.url = url
+        self.url = jobs.url
         self._application = application
         self._event_loop = event_loop
-        self._connections = connections
-        self._job_of = job_of
+        self._jobs = jobs
         self._open: dict[int, _Open] = {}
-        self._changing = threading.RLock()
+        self._change_lock = threading.RLock()
         """Held while partitions are opened or closed."""
         self._closed = False
 
@@ -177,13 +128,16 @@ class Partitions:
         numbers = set(partitions)
         for number in numbers:
             check_partition(number, self._application)
-        with self._changing:
+        with self._change_lock:
             self._check_open()
             self._close([n for n in numbers if n in self and self[n].ended], None)
-            entries = {n: self._made(n) for n in sorted(numbers) if n not in self}
-            self._event_loop.ask(_started([entry.job for entry in entries.values()]))
-            self._open |= entries
-            return {n: entry.database for n, entry in entries.items()}
+            opened: dict[int, _Open] = {}
+            for number in sorted(numbers.difference(self._open)):
+                job = self._jobs.job(number)
+                opened[number] = _Open(job, Database(job, partial(self._forget, number, job)))
+            self._event_loop.ask(start_all([entry.job for entry in opened.values()]))
+            self._open |= opened
+            return {number: entry.database for number, entry in opened.items()}
 
     def revoke(self, partitions: Iterable[int], *, timeout_s: float = 30.0) -> None:
         """Close partitions that another process is about to get: after a checkpoint, so that it
@@ -211,10 +165,8 @@ class Partitions:
         all others are durable.
         """
         self._check_open()
-        jobs = self._end_steps()
-        self._raise_first(
-            self._event_loop.ask(_outcomes({job.label: job.checkpoint_changes() for job in jobs}))
-        )
+        work = {job.label: job.checkpoint_changes() for job in self._end_steps()}
+        _raise_first(self._event_loop.ask(errors_of(work)))
 
     def close(self) -> None:
         """Close all partitions, after a checkpoint of each. Raises as `checkpoint`; all are closed.
@@ -255,40 +207,36 @@ class Partitions:
         else:  # what broke the loop broke a step: the next start goes on from the last one
             self._end(timeout_s=None)
 
-    def _made(self, partition: int) -> _Open:
-        job = self._job_of(partition)
-
-        def forget() -> None:
-            if partition in self._open and self._open[partition].job is job:
-                del self._open[partition]
-
-        return _Open(job, Database(job, forget))
+    def _forget(self, partition: int, job: StateJob) -> None:
+        """The database of this job was closed; a newer one of the partition may be open."""
+        if partition in self._open and self._open[partition].job is job:
+            del self._open[partition]
 
     def _close(self, partitions: Iterable[int], timeout_s: float | None) -> dict[str, Exception]:
         """Close partitions, with a last checkpoint within a time or, for None, without.
 
-        Answers why there is no checkpoint of some, by their labels.
+        Returns the errors of those whose checkpoint failed, by their labels.
         """
-        with self._changing:
-            jobs = [self._open.pop(n).job for n in set(partitions) if n in self._open]
-            if not jobs:  # also when all is closed
-                return {}
-            work = {
-                job.label: _close(job, timeout_s, in_step=job.program.steps.in_step) for job in jobs
-            }
-            return self._event_loop.ask(_outcomes(work))
+        with self._change_lock:
+            work: dict[str, Coroutine[Any, Any, None]] = {}
+            for number in self._open.keys() & set(partitions):
+                job = self._open.pop(number).job
+                in_step = job.program.steps.in_step  # of the calling thread
+                work[job.label] = close_job(job, timeout_s, in_step=in_step)
+            # When all is closed the event loop has ended.
+            return self._event_loop.ask(errors_of(work)) if work else {}
 
     def _end(self, timeout_s: float | None) -> None:
-        with self._changing:
+        with self._change_lock:
             if self._closed or self._event_loop.forked:
                 return
             self._closed = True
             try:
                 errors = self._close(list(self._open), timeout_s)
-                self._event_loop.ask(self._connections.close())
+                self._event_loop.ask(self._jobs.close())
             finally:
                 self._event_loop.close()
-        self._raise_first(errors)
+        _raise_first(errors)
 
     def _end_steps(self) -> list[StateJob]:
         """End the steps of the calling thread; raises ConfigError within a block of one."""
@@ -298,13 +246,6 @@ class Partitions:
         for job in jobs:
             job.program.steps.end_step()
         return jobs
-
-    def _raise_first(self, errors: Mapping[str, Exception]) -> None:
-        if errors:
-            first, *rest = errors.values()
-            for error in rest:
-                first.add_note(str(error))
-            raise first
 
     def _check_open(self) -> None:
         if self._closed:
@@ -316,56 +257,9 @@ class Partitions:
             )
 
 
-async def _started(jobs: Iterable[StateJob]) -> None:
-    """Start all of them, or none."""
-    starting = list(jobs)
-    try:
-        await together((job.start() for job in starting), _OPENED_AT_ONCE)
-    except BaseException:
-        await together(job.end() for job in starting)
-        raise
-
-
-async def _close(job: StateJob, timeout_s: float | None, *, in_step: bool) -> None:
-    """Close a partition, with a last checkpoint unless there is no time for one."""
-    try:
-        if timeout_s is not None:
-            await _last_checkpoint(job, timeout_s, in_step=in_step)
-    finally:
-        await job.end()
-
-
-async def _last_checkpoint(job: StateJob, timeout_s: float, *, in_step: bool) -> None:
-    if in_step:
-        raise _no_checkpoint(job, "a step of the thread that closes it is open")
-    taking = asyncio.ensure_future(job.checkpoint_changes())
-    try:
-        await asyncio.wait([taking], timeout=None if timeout_s == math.inf else timeout_s)
-        if not taking.done():
-            raise _no_checkpoint(job, f"none after {timeout_s:g} s")
-        taking.result()
-    finally:
-        taking.cancel()
-
-
-def _no_checkpoint(job: StateJob, reason: str) -> CheckpointFailedError:
-    return CheckpointFailedError(
-        job.label,
-        expected="a last checkpoint",
-        found=reason,
-        action="let the next owner go on from the checkpoint before; nothing is lost or doubled",
-    )
-
-
-async def _outcomes(work: Mapping[str, Coroutine[Any, Any, None]]) -> dict[str, Exception]:
-    """Do everything, whatever fails; the errors of what failed, by its name."""
-    errors: dict[str, Exception] = {}
-
-    async def tried(name: str, coroutine: Coroutine[Any, Any, None]) -> None:
-        try:
-            await coroutine
-        except Exception as error:
-            errors[name] = error
-
-    await together((tried(name, coroutine) for name, coroutine in work.items()), _CLOSED_AT_ONCE)
-    return errors
+def _raise_first(errors: Mapping[str, Exception]) -> None:
+    if errors:
+        first, *rest = errors.values()
+        for error in rest:
+            first.add_note(str(error))
+        raise first

@@ -1,0 +1,1 @@
+"""Internal: when tables are uploaded, and how."""

@@ -1,0 +1,1 @@
+"""Internal: how an option is declared, kinds of values and their units."""

@@ -1,0 +1,1 @@
+"""Internal: graph, tasks, channels, restore, the runner."""

@@ -5,8 +5,9 @@ names of the calls that built it, so the same program finds its state again.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from msgspec.structs import replace
 
@@ -53,10 +54,8 @@ class Job:
     def source(
         self, source: Source, *, name: str = "source", parallelism: int | None = None
     ) -> "Stream":
-        fits = isinstance(source, Source)
-        require(
-            f"the source {name!r}", repr(source), fits, "a Source, such as TextFileSource(path)"
-        )
+        fits, expected = isinstance(source, Source), "a Source, such as TextFileSource(path)"
+        require(f"the source {name!r}", repr(source), fits, expected)
         node = self._add(name, [], parallelism=parallelism, source=source)
         for other in self.nodes:
             if other.sink and other.sink.example_file:
@@ -81,13 +80,18 @@ class Job:
         for node in self.nodes:
             _check_unread_by(node, what, example)
 
+    def has(self, part: Literal["source", "sink", "caller"]) -> bool:
+        """Whether an operator of the job has this part."""
+        return any(getattr(node, part) for node in self.nodes)
+
     def _add(self, name: str, inputs: list[Edge], **fields: Any) -> Node:
         object_names.check_operator(name)
         parallelism = fields.get("parallelism")
         valid = isinstance(parallelism, int | None)
         require(f"parallelism= of {name}", repr(parallelism), valid, "an int")
-        if fields.get("needs_event_time"):
-            _check_event_time(name, inputs)
+        for edge in inputs if fields.get("needs_event_time") else ():
+            if not edge.node.has_event_time:
+                raise without_event_time(f"operator {name!r}", f"the stream of {edge.node.id!r}")
         count = self._counts[name] = self._counts.get(name, 0) + 1
         node = Node(name if count == 1 else f"{name}-{count}", inputs, **fields)
         if any(other.id == node.id for other in self.nodes):
@@ -99,12 +103,6 @@ class Job:
             )
         self.nodes.append(node)
         return node
-
-
-def _check_event_time(operator: str, inputs: list[Edge]) -> None:
-    for node in (edge.node for edge in inputs):
-        if not node.has_event_time:
-            raise without_event_time(f"operator {operator!r}", f"the stream of {node.id!r}")
 
 
 def _check_unread_by(node: Node, what: str, example: Path) -> None:
@@ -123,6 +121,14 @@ class Stream:
         self._job = job
         self._edges = edges
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            what = f"a {type(self).__name__} has no {name!r}"
+            if hasattr(KeyedStream, name):
+                what += ": call key_by(...) right before it, after map, event_time and the like"
+            raise AttributeError(what)
+
     def map(self, function: Callable[[Any], Any], *, name: str = "map") -> "Stream":
         """Apply a function to every record; raises ConfigError for one that is `async`."""
         check_plain(function, name)
@@ -137,12 +143,14 @@ class Stream:
         self, function: Callable[[Any], Iterable[Any]], *, name: str = "flat-map"
     ) -> "Stream":
         """Replace every record by any number of records."""
+        check_plain(function, name, many=True)
         return self._then(name, lambda: FlatMap(function))
 
     def map_batches(
         self, function: Callable[[list[Any]], Iterable[Any]], *, name: str = "map-batches"
     ) -> "Stream":
         """Apply a function to whole buffers of records (fast path; buffers may be of any size)."""
+        check_plain(function, name, many=True)
         return self._then(name, lambda: MapBatches(function))
 
     def event_time(
@@ -168,6 +176,7 @@ class Stream:
             EventTimeOptions,
         )
 
+        check_plain(time_of, name)
         options = EventTimeOptions.of(max_delay_ms, idle_after_ms, max_ahead_ms)
         return self._then(name, lambda: AssignEventTime(time_of, options), makes_watermarks=True)
 
@@ -176,11 +185,11 @@ class Stream:
 
         Records that one subtask emits may overtake each other here.
         """
-        return self._routed("rebalance")
+        return Stream(self._job, self._edges_along("rebalance"))
 
     def broadcast(self) -> "Stream":
         """Send every record to all of the next operator's subtasks."""
-        return self._routed("broadcast")
+        return Stream(self._job, self._edges_along("broadcast"))
 
     def with_broadcast(
         self,
@@ -200,17 +209,18 @@ class Stream:
         """
         from tidelog.runtime.operators.stateless import Rules, WithBroadcast  # noqa: PLC0415
 
-        for function in (on_rule, on_record):
-            check_plain(function, name)
+        check_plain(on_rule, name)
+        check_plain(on_record, name, many=True)
         self._check_job(rules)
         silent = tuple(rules._then(f"{name}-rules", Rules).broadcast()._edges)
         both = Stream(self._job, [*self._edges, *silent])
         return both._then(name, lambda: WithBroadcast(on_rule, on_record), silent=silent)
 
-    def union(self, *others: "Stream") -> "Stream":
+    def union(self, *streams: "Stream") -> "Stream":
         """Merge streams; no order between them."""
-        self._check_job(*others)
-        return Stream(self._job, [edge for stream in (self, *others) for edge in stream._edges])
+        self._check_job(*streams)
+        edges = chain.from_iterable(stream._edges for stream in (self, *streams))
+        return Stream(self._job, list(edges))
 
     def key_by(
         self,
@@ -230,8 +240,7 @@ class Stream:
         """
         check_plain(key_of, "key_by")
         types = declared(key_type, "key_by(..., key_type=...)", migrate, keys=True)
-        edges = [Edge(edge.node, "key", key_of, types, edge.tag) for edge in self._edges]
-        return KeyedStream(self._job, edges)
+        return KeyedStream(self._job, self._edges_along("key", key_of=key_of, key_types=types))
 
     def side_output(self, tag: OutputTag) -> "Stream":
         """The stream that the operator before this emits under a tag; raises ConfigError.
@@ -259,9 +268,13 @@ class Stream:
         fits = isinstance(sink, Sink)
         require(f"the sink {name!r}", repr(sink), fits, "a Sink, such as FileSink(directory)")
         for node in self._job.nodes:
-            if sink.place is not None and node.sink is not None and node.sink.place == sink.place:
+            if (
+                sink.output_path is not None
+                and node.sink is not None
+                and node.sink.output_path == sink.output_path
+            ):
                 raise ConfigError(
-                    f"output {sink.place} of sink {name!r}",
+                    f"output {sink.output_path} of sink {name!r}",
                     expected="one that no other sink of the job has",
                     found=f"that of sink {node.id!r}",
                     action="give every sink an output of its own, or make one stream of several by "
@@ -271,9 +284,8 @@ class Stream:
         if sink.example_file:
             self._job.check_unread(f"output of sink {node.id!r}", sink.example_file)
 
-    def _routed(self, routing: Routing) -> "Stream":
-        edges = [Edge(edge.node, routing, tag=edge.tag) for edge in self._edges]
-        return Stream(self._job, edges)
+    def _edges_along(self, routing: Routing, **fields: Any) -> list[Edge]:
+        return [Edge(edge.node, routing, tag=edge.tag, **fields) for edge in self._edges]
 
     def _check_job(self, *streams: "Stream") -> None:
         for other in streams:
@@ -340,6 +352,9 @@ class KeyedStream(Stream, Windowing[Stream], Joins["KeyedStream", Stream]):
 
         expected = "a class, or a function that makes an object of it"
         require(f"the processor of {name}", repr(processor), callable(processor), expected)
+        missing = sorted(getattr(processor, "__abstractmethods__", ()))
+        shown = f"none in {getattr(processor, '__name__', processor)}"
+        require(f"the processor of {name}", shown, not missing, f"methods {', '.join(missing)}")
         modes = get_args(TimeMode)
         require(f"time_mode= of {name}", repr(time_mode), time_mode in modes, ", ".join(modes))
         return self._then(
@@ -370,7 +385,7 @@ class KeyedStream(Stream, Windowing[Stream], Joins["KeyedStream", Stream]):
         require(what, type(other).__name__, keyed, "a stream after .key_by(...)")
         second = [replace(edge, side=1) for edge in other._edges]
         both = KeyedStream(self._job, [*self._edges, *second])
-        meaning = of_sides(*(_origins(stream._edges) for stream in (self, other)))
+        meaning = of_sides(_origins(self._edges), _origins(other._edges))
         return both._then(
             operator=lambda: make(name_of(late)), keyed=True, late=late, meaning=meaning, **fields
         )
@@ -378,5 +393,9 @@ class KeyedStream(Stream, Windowing[Stream], Joins["KeyedStream", Stream]):
 
 def _origins(edges: list[Edge]) -> set[str]:
     """The names of all operators in front of a stream, and of its side output."""
-    tags = {f"{edge.node.id}/{edge.tag}" for edge in edges if edge.tag is not None}
-    return tags.union(*(edge.node.origins for edge in edges))
+    origins: set[str] = set()
+    for edge in edges:
+        origins |= edge.node.origins
+        if edge.tag is not None:
+            origins.add(f"{edge.node.id}/{edge.tag}")
+    return origins

@@ -1,9 +1,15 @@
-"""The sink port: two-phase commit (Flink's TwoPhaseCommitSinkFunction, FLIP-143).
+"""The sink port: what a sink of your own implements, for output that is exactly once.
 
-Invariants: what is written after one `pre_commit` becomes visible only by a `commit` of the next
-transaction; a pre-committed transaction can be committed after any crash; `commit` is idempotent.
-After a restart with another parallelism each transaction is recovered by exactly one subtask.
-A sink without transactions (stdout, a callable) writes at once and is at least once.
+Each subtask has a writer. A checkpoint calls `pre_commit`, which makes the records since the last
+one durable, but not visible, and returns bytes that name them: a transaction. The checkpoint stores
+these bytes. When it is complete, `commit` makes the transaction visible. After a restart `recover`
+commits the transactions of the restored checkpoint again, and removes all others that are open.
+These are the two phases of Flink's TwoPhaseCommittingSink (FLIP-143). A sink without transactions
+only implements `write`, which makes records visible at once: output is at least once.
+
+Invariants: records become visible only by `commit`; a transaction can be committed after any
+crash, and more than once; after a restart with another parallelism exactly one subtask recovers
+each transaction.
 """
 
 from abc import ABC, abstractmethod
@@ -19,90 +25,95 @@ from tidelog.state.key_groups import successor
 
 @dataclass(frozen=True, slots=True)
 class SinkContext:
-    """Who writes: unique names for transactions are built from it."""
+    """Which subtask writes, for unique names of transactions, and which transactions there are."""
 
     job: str
     name: str
+    """The sink's name in the job."""
     subtask: int
     parallelism: int
     generation: Generation
+    """Counts the starts of the job: each start has a greater one than those before."""
     attempt: str
-    retained: tuple[bytes, ...] | None = ()
-    """The transactions of all sinks that a retained checkpoint names, so that a restore may ask
-    for them; None when a checkpoint could not be read.
+    """Differs from process to process, also within one generation."""
+    retained_transactions: tuple[bytes, ...] | None = ()
+    """The transactions of all sinks in all retained checkpoints: the job may be started from any of
+    these, so they stay. None: a checkpoint could not be read, so nothing may be removed.
     """
-    settled: Mapping[bytes, CheckpointId] = field(default_factory=dict)
-    """Those of this sink that checkpoints older than the restored one name, and this one does not
-    any more, each with the checkpoint that it was pre-committed for: all of them were committed
-    before the restored one was completed, unless the job went back to an older one meanwhile.
+    committed_transactions: Mapping[bytes, CheckpointId] = field(default_factory=dict)
+    """Transactions of this sink that retained checkpoints before the restored one name and the
+    restored one does not, each with the checkpoint of its pre-commit. All were committed before the
+    restored checkpoint completed, unless the job went back to an older checkpoint since.
     """
-    begins: bool = False
-    """The job begins with this start, which restores nothing."""
+    is_new_job: bool = False
+    """The job starts without a checkpoint."""
     clock: Clock = field(default_factory=SystemClock, compare=False)
 
-    def answers_for(self, subtask: int) -> bool:
-        """Whether what a subtask of that number left open, at whatever parallelism the job then
-        had, is this one's to commit or to abort.
+    def recovers_for(self, subtask: int) -> bool:
+        """Whether this subtask recovers the transactions of that one, which an earlier start ran,
+        maybe with another parallelism.
         """
         return successor(subtask, self.parallelism) == self.subtask
 
     def may_abort(self, generation: int, subtask: int) -> bool:
-        """Whether what a subtask of that number and generation left open is this one's to remove.
+        """Whether this subtask may remove open transactions of that one and that generation.
 
-        Never what a newer generation wrote: this process may have been held while it started, and
-        a successor may count on it.
+        Never those of a newer generation: this process may have stood still while it started, and
+        a newer one needs them.
         """
-        return generation <= self.generation and self.answers_for(subtask)
+        return generation <= self.generation and self.recovers_for(subtask)
 
 
 class SinkWriter(ABC):
-    """The writer of one subtask; calls never overlap, slow ones run in a thread."""
+    """Writes the records of one subtask. Calls never overlap; all but `write` and `full` are made
+    in a thread, and may wait.
+    """
 
     def recover(self, transactions: Sequence[bytes]) -> None:
-        """Before any new data: commit these (again), and abort the others that are open, that no
-        retained checkpoint names and that `SinkContext.may_abort` allows: those of this subtask
-        and of the ones it answers for, written by this generation or an older one.
+        """Commit these transactions, which may be committed already, and remove other open ones.
+
+        Called once, before `write`. Remove only what `SinkContext.may_abort` allows and what is not
+        among `SinkContext.retained_transactions`.
         """
 
     @abstractmethod
     def write(self, records: Sequence[Any]) -> None:
-        """Add records to the open transaction; short, called in the event loop."""
+        """Add records to the open transaction. Called in the event loop: must not wait."""
 
     def full(self) -> bool:
-        """Whether the task waits for `make_room` before it writes more; asked in the event loop."""
+        """Whether to call `make_room` before the next `write`. Called in the event loop."""
         return False
 
     def make_room(self) -> None:
-        """Wait until the writer takes more records; what it raises stops the job."""
+        """Wait until the writer can take more records. What it raises stops the job."""
 
     def pre_commit(self, checkpoint: CheckpointId) -> bytes | None:
-        """Make the open transaction durable and begin a new one; None when it is empty.
+        """Make the open transaction durable, and begin a new one; None: it has no records.
 
-        A TidelogError gives up the checkpoint, and the job goes on: whether the failure came
-        before or after the effect, the records must then be part of the next transaction. Any other
-        exception, and FencedError, stops the job; the next start's `recover` aborts what was left.
+        A TidelogError gives the checkpoint up, and the job continues: the records must then be in
+        the next transaction, even if they are durable already. FencedError and all other exceptions
+        stop the job; `recover` of the next start removes what is open.
         """
         return None
 
     def commit(self, transaction: bytes) -> None:
-        """Make a pre-committed transaction visible; idempotent."""
+        """Make a transaction visible. It may be visible already."""
 
     def close(self) -> None:
-        """Release resources; never commits. Called once, when no other call is under way."""
+        """Release everything, and commit nothing. Called once, as the last call."""
 
 
 class Sink(ABC):
-    """Describes where records go; opens a writer per subtask."""
+    """Describes an output, and opens a writer for each subtask. Needed is `open`."""
 
-    place: Path | None = None
-    """Where no other sink of the job may write, if there is such a place."""
+    output_path: Path | None = None
+    """The directory or file of the output: a job with two sinks of the same path is refused."""
     example_file: Path | None = None
-    """The path of a file as the sink makes them, if it makes some: no source may read those."""
-
+    """A path such as those of the files that the sink writes: a job whose source would read it is
+    refused."""
     transaction_format: int = 1
-    """Format of its pre-committed transactions: raise it when releases of the sink before this one
-    cannot commit them. A start that would go back to one of those is refused before it changes
-    anything."""
+    """The format of the transactions. Raise it when earlier releases of the sink cannot commit
+    them: a job that would go back to such a release is refused before it changes anything."""
 
     @abstractmethod
     def open(self, context: SinkContext) -> SinkWriter: ...

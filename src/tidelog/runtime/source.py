@@ -1,7 +1,15 @@
-"""The source port: replayable splits with positions.
+"""The source port: what a source of your own implements.
 
-Invariants: a split read again from a position gives the same records after it; positions are
-values of any type that state keeps; a reader is used by one task.
+A `Source` names its splits (files, partitions, tables), and opens a `SplitReader` for each. A task
+calls `read` of its readers in turn, and stores `position` after the records of each read in the
+job's checkpoints. After a restart `open` gets the position of the restored checkpoint.
+
+A source that only has records pushed to it is a `PushSource`, and one of Python iterables an
+`IterableSource`: they need none of this.
+
+Invariants: a split that is opened at a position gives the same records after it as before;
+positions are values of any type that state stores; each reader is used by one task, and by one
+thread at a time.
 """
 
 from abc import ABC, abstractmethod
@@ -11,95 +19,100 @@ from typing import Any
 
 
 class SplitReader(ABC):
-    """Reads one split."""
+    """Reads one split. Needed are `position` and `read`; all else has a default."""
 
     position: Any
-    """Where the next `read` goes on; stored in every checkpoint. A read without records may move
-    it, too."""
+    """Where the next `read` continues: after the records that `read` has returned. Set it before
+    `read` returns. A read that returns no records may move it, too."""
     at_end: bool = False
-    """The next `read` would return None. A reader that knows saves a task one more turn for it."""
+    """The next `read` would return None. Setting it early saves the task one call."""
     delay_s: float = 0.0
-    """Seconds to wait for the next `read` of an endless split after an empty one."""
-    behind: bool = False
-    """There are records, and an empty `read` says only that they are not here yet: the split is not
-    idle, and others wait for it as long as they are to keep in step."""
-    read_bytes: int | None = None
-    """Bytes of the source that the last `read` has turned into records; None: the records that a
-    thread has read are measured."""
+    """Seconds until the next `read` after one that returned no records; 0: a tenth of a second."""
+    has_lag: bool = False
+    """The split has records that have not arrived here yet, although `read` returned none. Such a
+    split does not become idle: event time waits for it."""
     unread: int | None = None
-    """What waits behind the position as far as the last `read` knows: bytes of a file, messages of
-    a topic; None: not known."""
-    trickles: bool = False
-    """A blocking `read` waits for a record and returns it at once, alone: it is called many times
-    in a row, and what it returned so far goes on while it waits."""
+    """How much of the split is after the position: bytes of a file, messages of a topic. For the
+    metric `tidelog_unread_input`; None: not known."""
+    read_bytes: int | None = None
+    """Bytes of input that the last `read` consumed; None: the task estimates it from the records.
+    A thread stops reading ahead when it has read about a MiB."""
+    reads_single_records: bool = False
+    """Each `read` of a blocking source waits for one record and returns it. The thread then calls
+    `read` again and again, and hands over what it has while the next call waits. Other readers are
+    called once, and again when the task has taken the records."""
 
     @abstractmethod
     def read(self) -> list[Any] | None:
-        """The next records; an empty list when there are none yet, None at the end."""
+        """The next records, some thousand at most; an empty list if there are none now; None at
+        the end of the split. What it raises stops the job.
+        """
 
-    def notify(self, listener: Callable[[], None]) -> None:
-        """Call this, in the event loop, when an empty `read` would have something after all.
+    def set_listener(self, listener: Callable[[], None]) -> None:
+        """Call `listener` in the event loop when records arrive after a `read` that returned none.
 
-        Readers that do not are asked again after `delay_s`.
+        It may be set again at any time. A reader that never calls it is read after `delay_s`.
         """
 
     def pause(self) -> None:
-        """Other splits are read for a while: release what is scarce, such as an open file."""
+        """The split is not read for a while: release what is scarce, such as an open file."""
 
     def close(self) -> None:
-        """Release resources."""
+        """Release everything; nothing is called afterwards."""
 
 
 class Source(ABC):
-    """Finds splits and opens them."""
+    """Names the splits and opens them. Needed are `discover` and `open`."""
 
     blocking: bool = False
-    """Splits are opened and read in threads, and may wait there as long as they like: barriers and
-    other splits go on meanwhile."""
-    prompt: bool = False
-    """Reads of a blocking source wait for nothing but storage: a thread reads one split after the
-    other, and a split whose turn in it has not come does not count as idle."""
+    """`open` and `read` may wait: they are called in threads. Otherwise they are called in the
+    event loop, and must return at once."""
+    reads_without_waiting: bool = False
+    """Of a blocking source: `read` waits for its storage, and never for new records. So one thread
+    reads many splits, one after the other, and discoveries may come less often where they take
+    long."""
     rediscover_s: float | None = None
-    """Look for new splits this often; None: once, the input is bounded."""
-    at_once: int | None = None
-    """So many splits are read in turn by a task, and another one begins when one of them has ended,
-    for readers that take much memory; None: all. Splits that wait hold the watermark back.
-    """
-    splits_grow: bool = False
-    """Splits have no end: those that an earlier run has read to their end are read on."""
+    """Call `discover` again after so many seconds; None: once, and the job ends with the splits."""
+    max_active_splits: int | None = None
+    """A task reads at most so many splits in turn, and begins another one when one of them ends;
+    for readers that take much memory. Splits that have not begun hold the watermark back. None:
+    all splits are read in turn."""
+    resumes_ended_splits: bool = False
+    """A split that ended in an earlier run is opened again at its last position: it may have become
+    longer, such as a file or a topic. Otherwise it is never opened again."""
 
     skipped: int = 0
-    """Records that could not be read and were left out, as the user wished, in this process."""
+    """Records that were left out because they could not be read, since the process started."""
     position_format: int = 1
-    """Format of its positions: raise it when releases of the source before this one cannot read
-    them. A start that would go back to one of those is refused before it changes anything."""
+    """The format of the positions. Raise it when earlier releases of the source cannot read them: a
+    job that would go back to such a release is refused before it changes anything."""
     new_split_position: Any = None
-    """Where splits begin that appear after the source has begun; None: where the first ones do."""
+    """The position at which a split is opened that appears after the source began."""
 
     @abstractmethod
     def discover(self) -> Iterable[str]:
-        """Names of all splits there are now, in reading order."""
+        """The names of all splits there are now, in the order in which to read them."""
 
     @abstractmethod
     def open(self, split: str, position: Any) -> SplitReader:
-        """Read a split from a position; None is its start."""
+        """A reader that continues at a position; None: at the start of the split."""
 
-    def check_begun(self, split: str, position: Any) -> None:
-        """An earlier run has begun this split and got so far, maybe to its end: raises RestoreError
-        where the source is divided otherwise now, so that records would come twice or not at all.
-        Called once for each such split, before it is opened.
+    def check_position(self, split: str, position: Any) -> None:
+        """Raise RestoreError if the split cannot continue at a stored position, because the input
+        is now divided into splits in another way.
+
+        Called at a restart for each split that has a position, before it is opened, and for those
+        that have ended as well.
         """
 
     def would_read(self, file: Path) -> bool:
-        """Whether a file of this path would be read, once it is there."""
+        """Whether the source reads a file of this path if there is one: no sink may write it."""
         return False
 
-    def checkpointed(self, positions: Mapping[str, Any]) -> None:
-        """A completed checkpoint holds these positions of splits, those that have moved since the
-        one before: the outside system may be notified. Must not block.
+    def on_checkpoint_complete(self, positions: Mapping[str, Any]) -> None:
+        """A checkpoint is durable with these positions; only splits that moved since the last one
+        are among them. Acknowledge them to the outside system. Called in the event loop.
         """
 
     def close(self) -> None:
-        """No split is read any more: release what they share. May block, and be followed by `open`
-        in another run.
-        """
+        """No split is read any more: release what readers share. May wait; `open` may follow."""

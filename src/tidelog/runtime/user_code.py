@@ -1,14 +1,23 @@
-"""Calls into user code: their errors are wrapped once, at the innermost place with a name."""
+"""Calls into user code: their errors are wrapped once, at the innermost place with a name, and say
+in which line the function failed and for which record.
+"""
 
 import logging
 from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import wraps
-from inspect import iscoroutinefunction
+from inspect import iscoroutinefunction, isgeneratorfunction
 from typing import Any, Final, ParamSpec, TypeVar
 
-from tidelog.errors import ConfigError, StateSchemaError, TidelogError, UserFunctionError, require
+from tidelog.errors import (
+    ConfigError,
+    StateSchemaError,
+    TidelogError,
+    UnavailableError,
+    UserFunctionError,
+    require,
+)
 from tidelog.events import Event
 
 logger = logging.getLogger(__name__)
@@ -17,17 +26,23 @@ logger = logging.getLogger(__name__)
 FAILURES: Final = (Exception, SystemExit, CancelledError)
 """What a function fails with: one that exits or is cancelled by itself ends no job."""
 
+_MISTAKES: Final = (AttributeError, NameError, SyntaxError, TypeError)
+"""Exceptions of code that is wrong, whatever is outside of it."""
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def check_plain(function: Callable[..., Any], name: str) -> None:
+def check_plain(function: Callable[..., Any], name: str, *, many: bool = False) -> None:
     """Raises ConfigError for what cannot be called, and for a function of an operator that gives a
-    coroutine, which would be lost or taken for its result.
+    coroutine or, unless it is to give `many` records, a generator: its code would not run.
     """
+    what = f"the function of {name}"
+    require(what, repr(function), callable(function), "a function")
     plain = not iscoroutinefunction(function)
-    require(f"the function of {name}", function, plain, "one that is not `async`: nobody awaits it")
-    require(f"the function of {name}", repr(function), callable(function), "a function")
+    require(what, function, plain, "one that is not `async`: nobody awaits it")
+    plain = many or not isgeneratorfunction(function)
+    require(what, function, plain, "one that returns its result, without `yield`")
 
 
 class user_code:
@@ -39,8 +54,6 @@ class user_code:
     """
 
     __slots__ = ("_what",)
-    expected = "to return"
-    action = "fix the function and start the job again; it resumes from its last checkpoint"
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -52,9 +65,43 @@ class user_code:
         if isinstance(cause, FAILURES) and not isinstance(cause, TidelogError):
             raise UserFunctionError(
                 self._what,
-                expected=self.expected,
-                found=_said_by(cause),
-                action=self.action,
+                found=f"{_said_by(cause)}{_site_of(cause)}",
+                action="fix the function and start the job again; it resumes from its last "
+                "checkpoint",
+            ) from cause
+
+
+class job_definition:
+    """A context for code that defines a job: each of its errors names the line of that code.
+
+    An exception of the code becomes a ConfigError that names `what`: an UnavailableError where it
+    may be of something outside, which another start may find.
+    """
+
+    def __init__(self, what: str, *, may_exit: bool = False) -> None:
+        """`may_exit`: SystemExit is of a parser of arguments, which has said what is wrong."""
+        self._what = what
+        self._may_exit = may_exit
+
+    def __enter__(self) -> None:
+        """Nothing to set up."""
+
+    def __exit__(self, kind: object, cause: BaseException | None, trace: object) -> None:
+        if isinstance(cause, UnavailableError) or not isinstance(cause, (*FAILURES, ConfigError)):
+            return
+        if isinstance(cause, SystemExit) and self._may_exit:
+            return
+        if isinstance(cause, ConfigError):
+            site = _site_of(cause)
+            if site:
+                raise cause.found_at(site) from cause
+        elif not isinstance(cause, TidelogError):
+            is_mistake = isinstance(cause, _MISTAKES)
+            raise (ConfigError if is_mistake else UnavailableError)(
+                self._what,
+                expected="code that runs",
+                found=f"{_said_by(cause)}{_site_of(cause)}",
+                action="correct it and start again",
             ) from cause
 
 
@@ -73,6 +120,12 @@ class named_call(user_code):
             context = self._context()
             if context not in cause.what:
                 raise cause.within(context)
+
+
+def _site_of(cause: BaseException) -> str:
+    from tidelog.runtime.failure_site import site_of  # noqa: PLC0415  # only for what fails
+
+    return site_of(cause)
 
 
 def _said_by(cause: BaseException | None) -> str:
@@ -94,7 +147,7 @@ def in_user_code(what: str, function: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
-def each(function: Callable[[Any], Any], records: Iterable[Any]) -> Iterator[Any]:
+def map_lazily(function: Callable[[Any], Any], records: Iterable[Any]) -> Iterator[Any]:
     """The function's results, one by one; raises RuntimeError as `map_all`."""
     # A bare `map` would end where the function raises StopIteration.
     for record in records:

@@ -7,5 +7,7 @@ from .plugin.jar import compile_jar as compile_jar
 from .plugin.jar import plugin_jar as plugin_jar
 from .plugin.settings import configure as configure
 from .plugin.settings import settings as settings
+from .plugin.toolchain import Spark as Spark
+from .plugin.toolchain import require_pyspark as require_pyspark
 from .processor.transform import transform as transform
 from .source.datasource import TidelogDataSource as TidelogDataSource

@@ -73,9 +73,9 @@ def batch_report(spark: "SparkSession", query: str, batch: int) -> BatchReport |
 
 
 def follow_batches(
-    spark: "SparkSession", each: Callable[[BatchReport], None]
+    spark: "SparkSession", callback: Callable[[BatchReport], None]
 ) -> "StreamingQueryListener":
-    """Call `each` with the report of every batch that the session's queries commit from now on.
+    """Call `callback` with the report of every batch that the session's queries commit from now on.
 
     The calls come one after another in a thread of Spark's listeners, soon after the commit; no
     batch waits for them. The listener is returned for `spark.streams.removeListener`. Raises
@@ -97,7 +97,7 @@ def follow_batches(
             report = batch_report(spark, str(event.progress.id), batch)
             if report is not None:
                 reported[run] = batch
-                each(report)
+                callback(report)
 
         def onQueryTerminated(self, event: Any) -> None:
             reported.pop(str(event.runId), None)

@@ -1,0 +1,1 @@
+"""Internal: states by key, values and their types, restore."""

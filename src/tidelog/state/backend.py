@@ -35,22 +35,22 @@ from tidelog.table.port import Table
 _NO_CHANGE = SeqNo(0)
 SWEPT_PER_STEP = 2048
 """Rows with a time to live that are visited without a pause: a millisecond or two."""
-MOST_SWEPT = 16_384
-"""Rows visited after one buffer; the rest comes after the next."""
-MOST_DIRTY = 1 << 19
+MAX_SWEPT = 16_384
+"""Rows with a time to live that are visited after one buffer; others wait for the next one."""
+MAX_DIRTY = 1 << 19
 """Rows that the table may lack: their number is what a materialization has to write first. Fewer
 would be written more often: with a quarter of it, jobs take a fifth more processor time."""
-_HURRIED_DIRTY = MOST_DIRTY * 3 // 2
-"""The same while a checkpoint is under way, for which the process has work that is more urgent."""
+_MAX_DIRTY_HURRIED = MAX_DIRTY * 3 // 2
+"""Rows that the table may lack while a checkpoint is under way, which is more urgent."""
 _WRITTEN_ROWS = 512
 """Rows that go to the table without a pause: RocksDB takes more than a millisecond for them, in
 which no thread of Python works."""
-MOST_EVICTED = 8
-"""Steps in which rows leave memory after one buffer; the rest leaves after the next."""
+MAX_EVICTION_STEPS = 8
+"""Steps in which rows leave memory after one buffer."""
 _PIECE_ROWS = 16_384
 """Changed rows that are flushed early when they combine nothing: some 40 ms of work."""
 _PIECE_AGE: Final = 1 / 4
-"""Share of `flush.max_age` that they wait at least."""
+"""Share of `flush.max_age` before which changed rows are not flushed early."""
 MAX_BATCH_BYTES = 8 << 20
 """A flush of more than this is several batches: table and log copy each as a whole."""
 
@@ -218,8 +218,8 @@ class KeyedBackend:
         )
 
     def _shed(self) -> Iterator[None]:
-        """Free the memory of all rows, unless somebody has enough before: those that the table
-        lacks go there, and those that only the buffer has to the log, too.
+        """Free the memory of all rows, step by step: what is dirty goes to the table before, and
+        what is buffered to the log, too.
         """
         while self._evict(self.rows_bytes()) or (self.buffered and self._flush_some(cache=False)):
             self._account.holds(self.rows_bytes())
@@ -227,8 +227,8 @@ class KeyedBackend:
         self._account.holds(self.rows_bytes())
 
     def _evict(self, size: int) -> bool:
-        """Let some rows of so many bytes leave memory, or bring some to the table so that they can;
-        whether there were any.
+        """Drop rows of about so many bytes, or write dirty ones to the table so that they can be
+        dropped; whether there were any.
         """
         if self.buffer.evict(size):
             return True
@@ -236,13 +236,13 @@ class KeyedBackend:
 
     @property
     def _surplus_bytes(self) -> int:
-        """By how much the rows that flushes and reads have left in memory take too much of it."""
+        """Bytes by which the cached rows exceed `flush.cache_bytes` or the memory for rows."""
         cached, limit = self.buffer.cached_bytes, self.config.cache_bytes
         surplus = 0 if limit is None else cached - limit
         return max(surplus, self.memory.surplus(cached))
 
     def release(self) -> Iterator[None]:
-        """The subtask needs its rows no more: their memory is given back, some at a time."""
+        """Free the memory of all rows for good, step by step: the subtask has ended."""
         while self.buffer.release():
             yield
         self._account.close()
@@ -373,11 +373,11 @@ class KeyedBackend:
         came, self._maintained = updates - self._maintained, updates
         yield from self.write_back(
             keep=max(
-                _HURRIED_DIRTY if hurried else MOST_DIRTY,
+                _MAX_DIRTY_HURRIED if hurried else MAX_DIRTY,
                 self.buffer.dirty - 2 * came - _WRITTEN_ROWS,
             )
         )
-        for _ in range(MOST_EVICTED):
+        for _ in range(MAX_EVICTION_STEPS):
             if (surplus := self._surplus_bytes) <= 0:
                 break
             self._evict(surplus)
@@ -385,7 +385,7 @@ class KeyedBackend:
             yield
         for sweep in self.sweeps:
             now_ms = self.now_ms()
-            remaining = min(sweep.rows_due(now_ms), MOST_SWEPT)
+            remaining = min(sweep.rows_due(now_ms), MAX_SWEPT)
             while remaining > 0:
                 sweep.step(now_ms, min(remaining, SWEPT_PER_STEP))
                 remaining -= SWEPT_PER_STEP

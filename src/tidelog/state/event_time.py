@@ -17,8 +17,8 @@ UNKNOWN: Final = -(1 << 63)
 MAX_WATERMARK: Final = (1 << 63) - 1
 """The watermark at the end of a bounded input."""
 LATEST: Final = 1 << 62
-"""The latest time of a record, so that the end of each window and session is a time, too; negative
-the earliest one, so that their starts are."""
+"""The latest time of a record, and -LATEST the earliest: starts and ends of windows and sessions
+then have 64 bits, too."""
 
 
 @dataclass(slots=True)
@@ -30,14 +30,11 @@ class EventTime:
 
     @classmethod
     def restored(cls, watermark: int | None, ahead: Iterable[AheadOfWatermark]) -> "EventTime":
-        return cls(
-            UNKNOWN if watermark is None else watermark,
-            {
-                group: part.watermark
-                for part in ahead
-                for group in range(part.first_key_group, part.last_key_group + 1)
-            },
-        )
+        watermark_of_group: dict[int, int] = {}
+        for part in ahead:
+            groups = range(part.first_key_group, part.last_key_group + 1)
+            watermark_of_group.update(dict.fromkeys(groups, part.watermark))
+        return cls(UNKNOWN if watermark is None else watermark, watermark_of_group)
 
     def advance(self, time: int) -> None:
         """The watermark moved on."""
@@ -52,14 +49,11 @@ class EventTime:
         return self.ahead.get(int.from_bytes(group, "big"), self.watermark)
 
     def stored(self) -> tuple[AheadOfWatermark, ...]:
-        """The key groups that are ahead, for a checkpoint."""
-        return merged((group, group, time) for group, time in sorted(self.ahead.items()))
-
-
-def merged(parts: Iterable[tuple[int, int, int]]) -> tuple[AheadOfWatermark, ...]:
-    """Ascending (first key group, last, watermark) with equal neighbours made one."""
-    runs: list[tuple[int, int, int]] = []
-    for first, last, time in parts:
-        continues = bool(runs) and runs[-1][1:] == (first - 1, time)
-        runs.append((runs.pop()[0] if continues else first, last, time))
-    return tuple(AheadOfWatermark(*part) for part in runs)
+        """The key groups that are ahead, for a checkpoint: neighbours of one time are one part."""
+        parts: list[AheadOfWatermark] = []
+        for group, time in sorted(self.ahead.items()):
+            first = group
+            if parts and (parts[-1].last_key_group, parts[-1].watermark) == (group - 1, time):
+                first = parts.pop().first_key_group
+            parts.append(AheadOfWatermark(first, group, time))
+        return tuple(parts)

@@ -16,7 +16,7 @@ _REMEMBERED: Final = 4096
 
 
 class FirstRows:
-    """The bounds of prefixes that were scanned or cleared; who puts a row says so."""
+    """The bounds of prefixes that were scanned or cleared; a row is `put` here, or expected."""
 
     def __init__(self, rows: StateRows) -> None:
         self._rows = rows
@@ -51,7 +51,7 @@ class FirstRows:
         self._remember(prefix, prefix_end(prefix), prefix)
 
     def expect(self, prefix: bytes, row: bytes, after: bytes | None = None) -> None:
-        """A row of a prefix is put; or several, all of them before `after`."""
+        """Widen the bounds of a prefix for a row that is put, or for several before `after`."""
         if bounds := self._bounds.get(prefix):
             first, end = bounds
             if row < first or row >= end or after is not None:

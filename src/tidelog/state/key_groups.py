@@ -19,7 +19,7 @@ from tidelog.ids import KeyGroup
 
 KEY_TYPES: Final = "a str, int (64 bits), bool, bytes, float, None or a tuple of these"
 
-AS_THEY_ARE: Final = frozenset({str, int, bool, bytes, type(None)})
+CANONICAL_TYPES: Final = frozenset({str, int, bool, bytes, type(None)})
 """Types of keys that are in their stored form already."""
 
 encode_key = msgspec.msgpack.Encoder().encode
@@ -47,7 +47,7 @@ _VALUE_OF: Final[dict[type, Callable[[Any], Any]]] = {
 
 def canonical_key(key: Any) -> Any:
     """The one form of all keys equal to this one; raises NoKeyError for a type without."""
-    if type(key) in AS_THEY_ARE:
+    if type(key) in CANONICAL_TYPES:
         return key
     if isinstance(key, tuple):
         return tuple(map(canonical_key, key))
@@ -70,7 +70,7 @@ def encode_canonical(key: Any) -> bytes:
 def checked_key(what: str, key: Hashable) -> bytes:
     """The bytes of a key that a program passes as `what`; raises StateSchemaError for none."""
     try:
-        return encode_canonical(key if type(key) in AS_THEY_ARE else canonical_key(key))
+        return encode_canonical(key if type(key) in CANONICAL_TYPES else canonical_key(key))
     except NoKeyError as error:
         raise StateSchemaError(
             f"{what} {key!r}",
@@ -160,7 +160,7 @@ _FIXED: Final = {
     **{0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8},
     **{0xD4: 2, 0xD5: 3, 0xD6: 5, 0xD7: 9, 0xD8: 17},
 }
-"""Type bytes with so many bytes after them."""
+"""Type bytes of values of a fixed size, and that size in bytes."""
 
 
 def first_value(data: bytes) -> tuple[bytes, bytes]:
@@ -181,7 +181,7 @@ def first_value(data: bytes) -> tuple[bytes, bytes]:
 
 
 def _extent(data: bytes, start: int) -> tuple[int, int]:
-    """Bytes of the value at `at` without the values nested in it, and how many those are."""
+    """Bytes of the value at `start` without those nested in it, and how many those are."""
     kind = data[start]
     if kind <= 0x7F or kind >= 0xE0:
         return 1, 0

@@ -15,7 +15,7 @@ _FIXED: Final[Mapping[type, int]] = {str: 31, bytes: -1, tuple: 15}
 in front of values of other types; longer ones come after all of those."""
 
 _FILLERS: Final[Mapping[type, Any]] = {str: "x", bytes: b"x", tuple: (None,)}
-"""What is one byte long in each."""
+"""A prefix of each type that is one byte long when it is encoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class KeyPrefix:
         return _header(self.kind, length) + self.body
 
     def longer(self, length: int) -> bytes:
-        """What comes before all keys of the type that are longer."""
+        """The lower bound of all keys of the type that are longer."""
         return _header(self.kind, length + 1)
 
     def next_length(self, row_key: bytes | None, length: int) -> int | None:

@@ -4,19 +4,19 @@ Invariants: it is small and lives in memory; a checkpoint holds all of it, in th
 restored under a name goes on there until somebody asks for it by that name.
 """
 
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from tidelog.checkpoint.finished import partially_finished
 from tidelog.checkpoint.manifest import OperatorPiece, OperatorState
-from tidelog.errors import OLDER_SLOT, CorruptObjectError, StateSchemaError
-from tidelog.state.key_groups import as_tuple
+from tidelog.errors import OLDER_CHECKPOINT, CorruptObjectError, StateSchemaError
 from tidelog.state.objects.values import ObjectEncoding
 
 OperatorStateKind = Literal["list", "union", "broadcast"]
+S = TypeVar("S")
 
 
 class ListedState:
@@ -52,9 +52,7 @@ class BroadcastState(MutableMapping[Any, Any]):
         """Raises CorruptObjectError for entries that are none."""
         self._encoding = ObjectEncoding(what)
         with _restoring(what):
-            pairs = list(map(self._encoding.decode, entries))
-            # Tuples came back as lists from what older releases stored.
-            self._values = {as_tuple(key): value for key, value in pairs}
+            self._values: dict[Any, Any] = dict(map(self._encoding.decode, entries))
 
     def __getitem__(self, key: Any) -> Any:
         return self._values[key]
@@ -88,7 +86,7 @@ class OperatorStates:
 
     def listed(self, operator: str, name: str) -> ListedState:
         """A list state: after a restart its elements are somewhere, each once."""
-        return self._listed(operator, name, "list")
+        return self._add(ListedState, operator, name, "list")
 
     def union(self, operator: str, name: str) -> ListedState:
         """A union state: after a restart every subtask has the elements of all.
@@ -96,14 +94,11 @@ class OperatorStates:
         As long as some subtasks of the operator have finished and others have not, no checkpoint
         completes: what the finished ones held would be missing.
         """
-        return self._listed(operator, name, "union")
+        return self._add(ListedState, operator, name, "union")
 
     def broadcast(self, operator: str, name: str) -> BroadcastState:
         """A broadcast state: after a restart every subtask has what one of them had."""
-        what = f"broadcast state {name!r} of operator {operator!r}"
-        state = BroadcastState(what, self._taken(operator, name, "broadcast"))
-        self._used[operator, name] = ("broadcast", state)
-        return state
+        return self._add(BroadcastState, operator, name, "broadcast")
 
     def capture(self) -> tuple[OperatorPiece, ...]:
         """What a checkpoint taken now holds; raises StateSchemaError."""
@@ -113,38 +108,42 @@ class OperatorStates:
         ]
         return (*self._restored.values(), *used)
 
-    def _listed(self, operator: str, name: str, kind: OperatorStateKind) -> ListedState:
-        what = f"{kind} state {name!r} of operator {operator!r}"
-        state = ListedState(what, self._taken(operator, name, kind))
-        self._used[operator, name] = (kind, state)
-        return state
-
-    def _taken(self, operator: str, name: str, kind: OperatorStateKind) -> tuple[bytes, ...]:
-        """What was restored for a state, which goes on in it from now on."""
-        piece = self._restored.get((operator, name))
-        if piece is None:
-            return ()
-        if piece.kind != kind:
+    def _add(
+        self,
+        new: Callable[[str, Iterable[bytes]], S],
+        operator: str,
+        name: str,
+        kind: OperatorStateKind,
+    ) -> S:
+        """A new state, which goes on with what was restored for it."""
+        what, piece = (
+            f"state {name!r} of operator {operator!r}",
+            self._restored.get((operator, name)),
+        )
+        if piece is not None and piece.kind != kind:
             raise StateSchemaError(
-                f"state {name!r} of operator {operator!r}",
+                what,
                 expected=f"a {piece.kind} state, as the checkpoint has it",
                 found=f"a {kind} state",
                 action="give it back its kind, or another name",
             )
-        return self._restored.pop((operator, name)).entries
+        state = new(f"{kind} {what}", piece.entries if piece is not None else ())
+        self._restored.pop((operator, name), None)
+        self._used[operator, name] = (kind, state)
+        return state
 
 
 def union_in_part(operators: Iterable[OperatorState]) -> str | None:
     """Why a checkpoint must not be: a union of which the finished subtasks' part is missing."""
     for operator in operators:
-        names = {
-            f"{piece.name!r} of operator {piece.operator!r}"
-            for subtask in operator.subtasks
-            for piece in subtask.operator_state
-            if piece.kind == "union"
-        }
+        names: set[str] = set()
+        done: list[str] = []
+        for subtask in operator.subtasks:
+            unions = (piece for piece in subtask.operator_state if piece.kind == "union")
+            names.update(f"{piece.name!r} of operator {piece.operator!r}" for piece in unions)
+            if subtask.finished:
+                done.append(str(subtask.index))
         if names and partially_finished(operator):
-            done = [str(subtask.index) for subtask in operator.subtasks if subtask.finished]
             return (
                 f"union state {', '.join(sorted(names))}: subtask {', '.join(done)} finished and "
                 "others did not, so a restart would miss a part of it"
@@ -161,5 +160,5 @@ def _restoring(what: str) -> Iterator[None]:
             f"{what} in the manifest",
             expected="elements as this state stores them",
             found=str(cause),
-            action=OLDER_SLOT,
+            action=OLDER_CHECKPOINT,
         ) from cause

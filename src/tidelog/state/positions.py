@@ -11,14 +11,14 @@ from tidelog.errors import ConfigError
 from tidelog.ids import CheckpointId
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.handles.keyed import MapHandle, stored_entries
-from tidelog.state.key_groups import AS_THEY_ARE, checked_key, decode_key, encode_key
+from tidelog.state.key_groups import CANONICAL_TYPES, checked_key, decode_key, encode_key
 from tidelog.state.objects.values import ObjectEncoding
 from tidelog.state.registry import POSITIONS
 
 NO_KEY: Final = encode_key(None)
 _SCHEMAS: Final = ("partition binary", "position binary")
-_LEAST: Final = -(1 << 63)
-_MOST: Final = (1 << 63) - 1
+_MIN_INT: Final = -(1 << 63)
+_MAX_INT: Final = (1 << 63) - 1
 
 
 class Positions:
@@ -43,7 +43,7 @@ class Positions:
         """Read what was restored; raises StateSchemaError as `decoded_positions`."""
         self.durable = decoded_positions(self.stored())
         self._state_positions = dict(self.durable)
-        self._partitions = {partition: partition for partition in self.durable}
+        self._partitions = dict(zip(self.durable, self.durable, strict=True))
 
     def stored(self) -> dict[Any, bytes]:
         """The position of each partition that is stored, encoded."""
@@ -55,12 +55,12 @@ class Positions:
 
     def checked(self, partition: Any, position: Any) -> Any:
         """The position as it will be read; raises where one of both cannot be stored."""
-        if partition.__class__ not in AS_THEY_ARE or partition not in self._partitions:
+        if partition.__class__ not in CANONICAL_TYPES or partition not in self._partitions:
             self._add(partition)
         elif self._partitions[partition].__class__ is not partition.__class__:
             self._refuse(partition)
         # Most positions are offsets; the program may change others, such as a dict of them.
-        if position.__class__ is int and _LEAST <= position <= _MOST:
+        if position.__class__ is int and _MIN_INT <= position <= _MAX_INT:
             return position
         return self._values.decode(self._values.encode(position))
 
@@ -102,5 +102,4 @@ def _position_values() -> ObjectEncoding:
 
 def decoded_positions(encoded: Mapping[Any, bytes]) -> dict[Any, Any]:
     """Raises StateSchemaError where the program has not imported the class of one."""
-    decode = _position_values().decode
-    return {partition: decode(data) for partition, data in encoded.items()}
+    return dict(zip(encoded, map(_position_values().decode, encoded.values()), strict=True))

@@ -25,7 +25,10 @@ from tidelog.state.schema.schema import Schema
 
 In = TypeVar("In")
 Out = TypeVar("Out")
+H = TypeVar("H", ValueHandle, ListHandle, MapHandle)
 TimeMode = Literal["none", "processing", "event"]
+_MISSPELT: Final = 0.85
+"""How alike two names are, from 0 to 1, of which one was meant to be the other."""
 _LONGEST_TTL_MS: Final = 10**15
 """The time of expiry has 64 bits."""
 
@@ -99,21 +102,13 @@ class StatefulProcessorHandle:
         self, stateName: str, schema: Schema, ttlDurationMs: int | None = None
     ) -> ValueHandle:
         """A value state; only within `init`."""
-        self._check_new(stateName, ttlDurationMs)
-        state = self._states[stateName] = ValueHandle(
-            self._backend, stateName, schema, ttlDurationMs
-        )
-        return state
+        return self._new(ValueHandle, stateName, schema, ttl_ms=ttlDurationMs)
 
     def getListState(
         self, stateName: str, schema: Schema, ttlDurationMs: int | None = None
     ) -> ListHandle:
         """A list state; only within `init`."""
-        self._check_new(stateName, ttlDurationMs)
-        state = self._states[stateName] = ListHandle(
-            self._backend, stateName, schema, ttlDurationMs
-        )
-        return state
+        return self._new(ListHandle, stateName, schema, ttl_ms=ttlDurationMs)
 
     def getMapState(
         self,
@@ -123,11 +118,7 @@ class StatefulProcessorHandle:
         ttlDurationMs: int | None = None,
     ) -> MapHandle:
         """A map state; only within `init`."""
-        self._check_new(stateName, ttlDurationMs)
-        state = self._states[stateName] = MapHandle(
-            self._backend, stateName, userKeySchema, valueSchema, ttlDurationMs
-        )
-        return state
+        return self._new(MapHandle, stateName, userKeySchema, valueSchema, ttl_ms=ttlDurationMs)
 
     def getReducingState(
         self,
@@ -201,7 +192,7 @@ class StatefulProcessorHandle:
         if state is not None and self._backend.key:
             state.clear()
 
-    def _check_new(self, name: str, ttl_ms: int | None) -> None:
+    def _new(self, handle: Callable[..., H], name: str, *schemas: Schema, ttl_ms: int | None) -> H:
         if not self._initializing:
             raise created_late(name)
         if name in self._states or name.startswith("$"):
@@ -214,6 +205,8 @@ class StatefulProcessorHandle:
         lives = ttl_ms is None or (type(ttl_ms) is int and 0 < ttl_ms <= _LONGEST_TTL_MS)
         expected = f"milliseconds as int, 1 to {_LONGEST_TTL_MS}, or None: it never expires"
         require(f"TTL of state {name!r}", repr(ttl_ms), lives, expected)
+        state = self._states[name] = handle(self._backend, name, *schemas, ttl_ms)
+        return state
 
     def _timers(self, call: str, time: int = 0) -> Timers:
         if self.timers is None:
@@ -234,7 +227,24 @@ class StatefulProcessorHandle:
 
 
 class StatefulProcessor(ABC):
-    """Arbitrary stateful logic per key."""
+    """Arbitrary stateful logic per key.
+
+    A class that misspells the name of a method, which nothing would call, cannot be defined: this
+    raises ConfigError.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        from difflib import get_close_matches  # noqa: PLC0415  # few jobs have a processor
+
+        inherited = [
+            name
+            for name, method in vars(StatefulProcessor).items()
+            if not name.startswith("_") and getattr(cls, name) is method
+        ]
+        for name in vars(cls):
+            for method in get_close_matches(name, inherited, n=1, cutoff=_MISSPELT):
+                require(f"a method of the processor {cls.__name__}", name, name == method, method)
 
     @abstractmethod
     def init(self, handle: StatefulProcessorHandle) -> None:

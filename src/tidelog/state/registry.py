@@ -81,10 +81,6 @@ class StateRegistry:
         """Whether the checkpoint has a state of this name."""
         return name in self._restored_names
 
-    def stored_schema(self, name: str) -> tuple[str, ...]:
-        """The schema of a state that the checkpoint has; empty for others."""
-        return self._states[name].schema if name in self._restored_names else ()
-
     def check_renamed(self, allowed: Collection[str]) -> tuple[str, ...]:
         """The stored states that the operator no longer has, once it has registered all it has.
 
@@ -93,26 +89,19 @@ class StateRegistry:
         """
         if not self._registered_names:  # it has finished, and registers nothing any more
             return ()
-        dropped, new = (
-            {name for name in names if not name.startswith("$")}
-            for names in (
-                self._restored_names - self._registered_names,
-                self._registered_names - self._restored_names,
-            )
-        )
-        lost = sorted(
-            n for n in dropped if not {self.operator, f"{self.operator}/{n}"} & {*allowed}
-        )
-        if lost and new:
+        dropped = _declared_names(self._restored_names - self._registered_names)
+        new = _declared_names(self._registered_names - self._restored_names)
+        lost = [name for name in dropped if f"{self.operator}/{name}" not in allowed]
+        if lost and new and self.operator not in allowed:
             raise StateSchemaError(
                 f"states of operator {self.operator!r}",
                 expected=f"{', '.join(map(repr, lost))}, as the checkpoint has it",
-                found=f"{', '.join(map(repr, sorted(new)))} instead, which would begin empty",
+                found=f"{', '.join(map(repr, new))} instead, which would begin empty",
                 action="give the state its name back; or, where another state is meant, leave "
-                f"it out with --allow-dropped-state {self.operator}/{lost[0]} "
-                "(JobConfig.allow_dropped_state): its rows stay in the store, unread",
+                f"it out with --allow-non-restored-state {self.operator}/{lost[0]} "
+                "(JobConfig.allow_non_restored_state): its rows stay in the store, unread",
             )
-        return tuple(sorted(dropped))
+        return tuple(dropped)
 
     def value_types(
         self, info: StateInfo, option: str, *, numbers_alike: bool = True
@@ -142,8 +131,8 @@ class StateRegistry:
             renaming = (
                 "the changed state a new name"
                 if before.kind in DECLARED
-                else "the operator another name= and drop what it has with --allow-dropped-state "
-                f"{self.operator} (JobConfig.allow_dropped_state)"
+                else "the operator another name= and drop what it has with "
+                f"--allow-non-restored-state {self.operator} (JobConfig.allow_non_restored_state)"
             )
             raise StateSchemaError(
                 f"state {before.name!r} of operator {self.operator!r}",
@@ -174,6 +163,11 @@ def known_values(
         numbers_alike=True,
         option=declared.option if declared else option,
     )
+
+
+def _declared_names(names: Iterable[str]) -> list[str]:
+    """Those of states that a program declares."""
+    return sorted(name for name in names if not name.startswith("$"))
 
 
 def _describe(info: StateInfo) -> str:

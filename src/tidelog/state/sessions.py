@@ -24,14 +24,14 @@ from tidelog.state.event_time import MAX_WATERMARK, UNKNOWN
 from tidelog.state.handles.timers import decode_time, encode_time
 from tidelog.state.objects.values import UntypedValues
 
-MOST_HELD: Final = 8
+MAX_SESSIONS: Final = 8
 """Sessions in the row of a key: all of them are written when one has changed."""
 NEWEST_VALUE, NEWEST_START, NEWEST_LAST = -5, -4, -3
-"""Where the row of a key has its newest session ..."""
+"""Indexes of the newest session in a row by key."""
 FIRED, BOUND = -2, -1
-"""... its `fired` and its `bound` ..."""
+"""Indexes of `fired` and `bound` in a row by key."""
 EARLIEST_LAST: Final = 2
-"""... and the last time of the earliest session that it has."""
+"""Index of the last time of the earliest session in a row by key."""
 NO_SESSIONS: Final = 2
 """The length of a row without sessions."""
 _PARTS: Final = 3
@@ -40,7 +40,7 @@ _TIME_BYTES: Final = 8
 _GROUP_BYTES: Final = 2
 _last_time: Final = attrgetter("last")
 SESSION_VALUES: Final = slice(0, FIRED, _PARTS)
-"""Where it has the values of its sessions."""
+"""The values of the sessions in a row by key."""
 
 KeyCells = list[Any]
 """A row by key."""
@@ -114,7 +114,7 @@ class SessionRows:
             index -= _PARTS
         before = cells[max(0, index - 1) : index]
         cells[index:index] = session
-        while len(cells) + FIRED > MOST_HELD * _PARTS:
+        while len(cells) + FIRED > MAX_SESSIONS * _PARTS:
             earliest = StoredSession(*cells[:_PARTS])
             del cells[:_PARTS]
             self._put_earlier(row, earliest)

@@ -13,7 +13,7 @@ from tidelog.errors import ConfigError
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.handles.keyed import KeyedRows, ListHandle, MapHandle, ValueHandle
 from tidelog.state.objects.values import ObjectEncoding
-from tidelog.state.schema.ddl import UNTYPED, canonical_text, stored_fields
+from tidelog.state.schema.ddl import UNTYPED
 from tidelog.state.schema.schema import ValueCodec, parse_schema
 
 Shown = Callable[[tuple[Any, ...]], Any]
@@ -65,11 +65,8 @@ def is_readable(info: StateInfo) -> bool:
 
 
 def _stored(backend: KeyedBackend, info: StateInfo) -> NamedState:
-    name, ttl_ms = info.name, info.ttl_ms
-    schema = [
-        text if text == UNTYPED else canonical_text(stored_fields(text)) for text in info.schema
-    ]
-    views = [_shown(text) for text in schema]
+    name, ttl_ms, schema = info.name, info.ttl_ms, info.schema
+    views = list(map(_shown, schema))
     match info.kind:
         case "value":
             return NamedState(ValueHandle(backend, name, schema[0], ttl_ms), views[0])

@@ -24,20 +24,20 @@ from tidelog.state.backend import KeyedBackend
 from tidelog.state.event_time import UNKNOWN
 from tidelog.state.handles.timers import encode_time
 from tidelog.state.objects.values import UntypedValues
-from tidelog.state.schema.evolution import IN_BATCHES
 from tidelog.state.timed_rows import (
     ALL_TIMES,
     KIND,
     MARKS,
-    TIMED_RECORD,
     BucketMemory,
     Entry,
     TimedBatches,
     TimedRows,
     Times,
+    entries_of,
     entry_of,
     first_of,
     with_numbers,
+    without_numbers,
 )
 from tidelog.state.timeline import NUMBER, Records, TimedRecord, inserted
 
@@ -74,26 +74,24 @@ class TimedRecords:
     ) -> None:
         """`option` is what declares the types of the records."""
         self._groups = backend.owned.encoded()
-        table = backend.table
-        schemas = ("msgpack", schema, *((IN_BATCHES,) if batched else ()))
-        self._values = UntypedValues(backend, (name, KIND, schemas), option)
+        self._values = UntypedValues(backend, (name, KIND, ("msgpack", schema)), option)
         rows = self._values.rows(scanned=True, cached=False)
-        self._rows, self._marks = TimedRows(rows, self._values.prefix, table), None
+        self._rows, self._marks = TimedRows(rows, self._values.prefix, backend.table), None
         self._batches = TimedBatches.of(backend, name, schema, self._values) if batched else None
         if marks:
             info = backend.registry.register(f"{name}-marks", MARKS, (schema,))
             rows = backend.rows(lambda _: b"", lambda _: True, scanned=True, cached=False)
-            self._marks = TimedRows(rows, info.id.to_bytes(2, "big"), table)
+            self._marks = TimedRows(rows, info.id.to_bytes(2, "big"), backend.table)
         self._next = int(backend.seqno) << _START_BITS
         """The number of the next record. Those of a later start are greater, for between the two is
         a flush: what no flush has seen has no row."""
         self._buckets: dict[int, BucketMemory] = {}
-        self._in_order: list[int] = []
+        self._bucket_heap: list[int] = []
         """A heap of all buckets in memory, and of some that have left it: they can be thousands."""
         self._scanned_to = UNKNOWN
         """Earlier buckets have no rows."""
-        both = (self._rows, self._batches) if self._batches else (self._rows,)
-        self._complete_from = max(rows.end(group) for rows in both for group in self._groups)
+        stored_rows = filter(None, (self._rows, self._batches))
+        self._complete_from = max(rows.end(self._groups) for rows in stored_rows)
         self._loads = True
         """Whether key groups are read, and put, together: not where memory had no room for them."""
         self._count = 0
@@ -187,17 +185,19 @@ class TimedRecords:
         return by_bucket
 
     def mark(self, bucket: int, group_key: bytes, records: Iterable[TimedRecord]) -> None:
-        memory = self._memory_of(bucket)
-        if memory.complete:
-            records = [record for record in records if record[NUMBER] not in memory.marked]
-            memory.marked.update([number for _, number, _ in records])
+        memory, entries = self._memory_of(bucket), list[Entry]()
         # Else several keys may have one number, of the subtasks that had them once.
-        self._put_marks(memory, [(bucket, group_key, record) for record in records])
+        marked = memory.marked if memory.complete else set[int]()
+        for record in records:
+            if record[NUMBER] not in marked:
+                marked.add(record[NUMBER])
+                entries.append((bucket, group_key, record))
+        self._put_marks(memory, entries)
 
     def remove(self, bucket: int, group_key: bytes, records: Sequence[TimedRecord]) -> None:
         """Take away the first records of a key, which these are."""
         memory = self._memory_of(bucket)
-        self._delete(memory, [(bucket, group_key, record) for record in records])
+        self._delete(memory, entries_of(bucket, group_key, records))
         if group_key in memory.large:
             memory.large[group_key] += len(records)
             if memory.large[group_key] >= STEP:
@@ -224,8 +224,7 @@ class TimedRecords:
                 return
 
     def spill(self, limit: int) -> None:
-        rows: list[Entry] = []
-        remaining = max(0, self._unflushed_count - limit)
+        rows, remaining = list[Entry](), max(0, self._unflushed_count - limit)
         while self._unflushed_count > remaining:
             memory = next(iter(self._unflushed.values()))
             rows += self._spilled(memory, self._unflushed_count - remaining)
@@ -284,16 +283,16 @@ class TimedRecords:
 
     def _earliest(self) -> int | None:
         """The earliest bucket in memory."""
-        while self._in_order and self._in_order[0] not in self._buckets:
-            heappop(self._in_order)
-        return self._in_order[0] if self._in_order else None
+        while self._bucket_heap and self._bucket_heap[0] not in self._buckets:
+            heappop(self._bucket_heap)
+        return self._bucket_heap[0] if self._bucket_heap else None
 
     def _memory_of(self, bucket: int) -> BucketMemory:
         if (memory := self._buckets.get(bucket)) is None:
             complete = bucket >= self._complete_from
             memory = BucketMemory(bucket, complete, None if complete else 0)
             self._buckets[bucket] = memory
-            heappush(self._in_order, bucket)
+            heappush(self._bucket_heap, bucket)
         return memory
 
     def _read(self, memory: BucketMemory, group_key: bytes, times: Times) -> KeyRecords:
@@ -343,8 +342,7 @@ class TimedRecords:
 
     def _expire_in_memory(self, last: int) -> Iterator[list[Entry]]:
         """As `expire`, from complete buckets; ends early where memory was dropped in a pause."""
-        expired: list[Entry] = []
-        count_since_pause = 0
+        expired, count_since_pause = list[Entry](), 0
         while (bucket := self._earliest()) is not None and bucket <= last:
             memory = self._buckets[bucket]
             before = self._count
@@ -378,13 +376,13 @@ class TimedRecords:
         entries = memory.take(STEP)
         self._count -= len(entries)
         deleted: list[Entry] = []
-        # Where no flush has seen any and none is left, there is nothing to delete or to forget.
+        # Where no flush has seen any and none is left, no row is to be deleted.
         if memory.rows_from is not None or memory.records:
             deleted = self._delete(memory, entries)
         if not memory.marked or self._marks is None:
             return entries
         self._marks.delete(with_numbers(deleted, memory.marked))
-        return [entry for entry in entries if entry[TIMED_RECORD][NUMBER] not in memory.marked]
+        return without_numbers(entries, memory.marked)
 
     def _expire_stored(self, end: int) -> Iterator[list[Entry]]:
         """As `expire`, from rows, key group by key group."""
@@ -395,6 +393,5 @@ class TimedRecords:
             while rows := self._rows.take(group, lower, upper, STEP):
                 last, _ = rows[-1]
                 first, lower = lower, last + b"\x00"
-                marks = self._marks.take(group, first, lower) if self._marks is not None else ()
-                marked = {suffix for suffix, _ in marks}
+                marked = dict(self._marks.take(group, first, lower) if self._marks else ())
                 yield [entry_of(group, suffix, r) for suffix, r in rows if suffix not in marked]

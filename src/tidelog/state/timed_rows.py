@@ -15,10 +15,11 @@ Format of batches: docs/internals/format.md, "State kinds".
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from math import inf
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -46,16 +47,16 @@ _BYTES: Final = 1 << 20
 Times = tuple[float, float]
 """The earliest and the latest, each of which may be infinite."""
 ALL_TIMES: Final[Times] = (-inf, inf)
-MOST_BATCHED: Final = 8192
-"""Records of a bucket and a key group in batches: all are read where one is looked for ..."""
+MAX_BATCHED: Final = 8192
+"""Records of a bucket and a key group in batches: to look for one is to read all."""
 BATCHED_BYTES: Final = 1 << 20
-"""... and what they may take in memory."""
+"""Memory that the records of a bucket and a key group in batches may take."""
 
 T = TypeVar("T", bound=tuple[Any, ...])
 Entry = tuple[int, bytes, TimedRecord]
 """Bucket, group key (the key group with the encoded key) and timed record."""
-TIMED_RECORD: Final = 2
-"""Where an entry has its timed record."""
+_TIMED_RECORD: Final = 2
+"""Index of the timed record in an entry."""
 KeyedRecord = tuple[bytes, TimedRecord]
 """Group key and timed record."""
 
@@ -97,8 +98,9 @@ class TimedRows:
         """The records of a key in order, from its rows: those with a time between these."""
         prefix = group_key[:2] + self._state + encode_time(bucket) + group_key[2:]
         # Of all records of a hot key only those near in time are read.
-        lower, upper = (prefix + encode_time(_within(time)) for time in times)
-        for row, record in self._rows.scan(lower, prefix_end(upper)):
+        earliest, latest = map(_within, times)
+        upper = prefix_end(prefix + encode_time(latest))
+        for row, record in self._rows.scan(prefix + encode_time(earliest), upper):
             yield _timed_record(row, record)
 
     def of_group(self, bucket: int, group: bytes) -> Iterator[Entry]:
@@ -116,11 +118,14 @@ class TimedRows:
         prefix = group + self._state
         scan = self._rows.scan(prefix + lower, prefix + upper)
         rows = list(scan) if limit is None else first_of(scan, limit)
-        self._rows.delete_many([row for row, _ in rows])
+        self._rows.delete_many(dict(rows))
         return [(row[ROW_PREFIX_BYTES:], value) for row, value in rows]
 
-    def end(self, group: bytes) -> int:
-        """A bucket from which on the table has no rows of a key group."""
+    def end(self, groups: Iterable[bytes]) -> int:
+        """A bucket from which on the table has no rows of these key groups."""
+        return max(map(self._end, groups))
+
+    def _end(self, group: bytes) -> int:
         prefix, end, step = group + self._state, UNKNOWN, 1
         while end < MAX_WATERMARK:
             first = next(self._table.scan(prefix + encode_time(end), prefix_end(prefix)), None)
@@ -145,7 +150,7 @@ def _within(time: float) -> int:
 
 def check_records(records: list[Any]) -> None:
     """Raises StateSchemaError for None among records that are to be rows."""
-    if any(record is None for record in records):
+    if type(None) in set(map(type, records)):
         raise StateSchemaError(
             "a record that a join or an enrichment keeps",
             expected="anything but None",
@@ -203,7 +208,7 @@ class TimedBatches(TimedRows):
         info = backend.registry.register(batches_of(name), BATCHES, (schema,))
 
         def encode_many(batches: list[TimedBatch]) -> list[bytes]:
-            all_records = chain.from_iterable(batch.records for batch in batches)
+            all_records = chain.from_iterable(map(attrgetter("records"), batches))
             encoded = iter(values.encode_many(list(all_records)))
             return [
                 _encode(batch._replace(records=list(islice(encoded, len(batch.keys)))))
@@ -235,7 +240,7 @@ class TimedBatches(TimedRows):
         for keyed_record in records:
             group_key, _ = keyed_record
             by_group[group_key[:2]].append(keyed_record)
-        limit = min(MOST_BATCHED, BATCHED_BYTES / max(1.0, size))
+        limit = min(MAX_BATCHED, BATCHED_BYTES / max(1.0, size))
         batched = memory.batched
         for group, of_group in by_group.items():
             if batched.get(group, 0) + len(of_group) > limit:
@@ -298,9 +303,19 @@ def _entries(group: bytes, suffix: bytes, batch: TimedBatch) -> Iterator[Entry]:
         yield bucket, group + key, (time, first + after_first, record)
 
 
-def with_numbers(entries: list[Entry], numbers: set[int]) -> list[Entry]:
+def entries_of(bucket: int, group_key: bytes, records: Iterable[TimedRecord]) -> list[Entry]:
+    """The entries of records of one key in one bucket."""
+    return [(bucket, group_key, record) for record in records]
+
+
+def with_numbers(entries: list[Entry], numbers: Container[int]) -> list[Entry]:
     """The entries of records with these numbers."""
-    return [entry for entry in entries if entry[TIMED_RECORD][NUMBER] in numbers]
+    return [entry for entry in entries if entry[_TIMED_RECORD][NUMBER] in numbers]
+
+
+def without_numbers(entries: list[Entry], numbers: Container[int]) -> list[Entry]:
+    """The entries of records with other numbers."""
+    return [entry for entry in entries if entry[_TIMED_RECORD][NUMBER] not in numbers]
 
 
 @dataclass(slots=True)
@@ -353,7 +368,7 @@ class BucketMemory:
             first, rest = divided(records, limit)
             if rest:
                 self.records[group_key] = rest
-            entries += [(self.bucket, group_key, timed_record) for timed_record in first]
+            entries += entries_of(self.bucket, group_key, first)
         return entries
 
     def remove(self, group_key: bytes, count: int) -> None:
@@ -376,8 +391,9 @@ class BucketMemory:
             return []
         if not unflushed and not self.batches:
             return entries
-        return [
-            entry
-            for entry in entries
-            if (number := entry[TIMED_RECORD][NUMBER]) >= rows_from and number not in unflushed
-        ]
+        with_rows: list[Entry] = []
+        for entry in entries:
+            _, _, (_, number, _) = entry
+            if number >= rows_from and number not in unflushed:
+                with_rows.append(entry)
+        return with_rows

@@ -21,7 +21,7 @@ _first: Final = itemgetter(0)
 TimedRecord = tuple[int, int, Any]
 """Time, number and record: they are sorted in this order."""
 EVENT_TIME, NUMBER, RECORD = 0, 1, 2
-"""Where a timed record has its parts."""
+"""Indexes of the parts of a timed record."""
 
 
 class Timeline:

@@ -13,7 +13,7 @@ how many of the rows that may have expired really had.
 from bisect import bisect_left
 from collections.abc import Callable
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -26,15 +26,23 @@ ROWS_PER_EXPIRY = 8
 """Rows visited for each that has expired."""
 ROWS_PER_SECOND = 1024
 """Rows visited besides: what expired before the restart, or was not counted, goes too."""
-_MOST_DUE_S = 1.0
+_MAX_DUE_S = 1.0
 _PARTS = 64
 """Parts of the time to live in which writes are counted."""
-_LEAST_YIELD = 1 / 16
-_TELLING = 1024
+_MIN_YIELD = 1 / 16
+_MIN_VISITS = 1024
 """Visits after which a round says something about those that follow."""
 
 Expired = Callable[[bytes, bytes], bool]
 """Whether a stored value has expired at a time, which is encoded as expiry times are."""
+
+
+class WrittenRows(NamedTuple):
+    """Rows of one time that may expire."""
+
+    last_ms: int
+    """When the last of them does."""
+    rows: int
 
 
 class TtlSweep:
@@ -59,8 +67,8 @@ class TtlSweep:
         self._after = b""
         self._counted = 0
         """Rows of the write buffer that are in `_written`, or were deleted here."""
-        self._written: list[tuple[int, int]] = []
-        """Groups of written rows, as they expire: when the last one does, and their number."""
+        self._written: list[WrittenRows] = []
+        """As they expire."""
         self._due = 0.0
         self._new = 0.0
         """The part of `_due` that was added in this round."""
@@ -81,9 +89,9 @@ class TtlSweep:
             expires = (now_ms + self._ttl_ms) // part * part + part
             # Mostly at the end, but after a clock that was ahead for a moment.
             index = bisect_left(self._written, (expires, 0))
-            if index < len(self._written) and self._written[index][0] == expires:
-                written += self._written.pop(index)[1]
-            self._written.insert(index, (expires, written))
+            if index < len(self._written) and self._written[index].last_ms == expires:
+                written += self._written.pop(index).rows
+            self._written.insert(index, WrittenRows(expires, written))
 
     def flushed(self) -> None:
         """Rows left the write buffer."""
@@ -91,13 +99,13 @@ class TtlSweep:
 
     def rows_due(self, now_ms: int) -> int:
         self.count(now_ms)
-        while self._written and self._written[0][0] <= now_ms:
-            _, rows = self._written.pop(0)
+        while self._written and self._written[0].last_ms <= now_ms:
+            rows = self._written.pop(0).rows
             self._may_have += rows
             self._add_due(rows * ROWS_PER_EXPIRY * self._yield)
         since = 0 if self._paid_ms is None else now_ms - self._paid_ms
         self._paid_ms = now_ms
-        self._add_due(min(max(since / 1000, 0.0), _MOST_DUE_S) * ROWS_PER_SECOND)
+        self._add_due(min(max(since / 1000, 0.0), _MAX_DUE_S) * ROWS_PER_SECOND)
         return int(self._due)
 
     def _add_due(self, rows: float) -> None:
@@ -114,27 +122,26 @@ class TtlSweep:
             prefix = self._group.to_bytes(2, "big") + self._state
             scan = self._table.scan(max(prefix, self._after), prefix_end(prefix))
             visited = list(islice(scan, remaining))
-            self._remove([key for key, value in visited if self._expired(value, now)])
             self._visited += len(visited)
+            for key, value in visited:
+                # What the write buffer has is newer, and has not expired yet.
+                if self._expired(value, now) and self._rows.changed(key) is None:
+                    self._rows.delete(key)
+                    self._counted += 1
+                    self._removed += 1
+            if self._visited >= _MIN_VISITS and self._removed * ROWS_PER_EXPIRY > self._visited:
+                self._yield = 1.0
             self._due = max(0.0, self._due - len(visited))
             remaining -= len(visited)
             if remaining <= 0:
-                self._after = visited[-1][0] + b"\x00" if visited else self._after
+                if visited:
+                    last, _ = visited[-1]
+                    self._after = last + b"\x00"
                 break
             self._next_group()
         else:
             # Everything was visited: what expired before now is gone.
             self._due = 0.0
-
-    def _remove(self, keys: list[bytes]) -> None:
-        # What the write buffer has is newer than what the table has, and has not expired yet.
-        expired = [key for key in keys if self._rows.changed(key) is None]
-        for key in expired:
-            self._rows.delete(key)
-        self._counted += len(expired)
-        self._removed += len(expired)
-        if self._visited >= _TELLING and self._removed * ROWS_PER_EXPIRY > self._visited:
-            self._yield = 1.0
 
     def _next_group(self) -> None:
         self._after = b""
@@ -143,7 +150,7 @@ class TtlSweep:
             return
         self._group = int(self._owned.first)
         if self._may_have:
-            self._yield = min(1.0, max(_LEAST_YIELD, self._removed / self._may_have))
+            self._yield = min(1.0, max(_MIN_YIELD, self._removed / self._may_have))
         self._may_have = self._visited = self._removed = 0
         # All that had expired when the round began is gone.
         self._due, self._new = min(self._due, self._new), 0.0

@@ -1,0 +1,1 @@
+"""Internal: the object-store port and its adapters."""

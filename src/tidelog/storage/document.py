@@ -11,7 +11,7 @@ from typing import Annotated, Final, TypeAlias, TypeVar
 import google_crc32c
 import msgspec
 
-from tidelog.errors import OLDER_SLOT, ConfigError, CorruptObjectError, FormatVersionError
+from tidelog.errors import OLDER_CHECKPOINT, ConfigError, CorruptObjectError, FormatVersionError
 
 FORMAT_VERSION = 1
 """The newest document format this release writes and reads."""
@@ -53,11 +53,9 @@ def seal_document(body: msgspec.Struct) -> bytes:
     return b'{"body":' + raw + b',"crc32c":"' + checksum(raw).encode() + b'"}\n'
 
 
-def open_document(
-    data: bytes, name: str, kind: type[T], otherwise: str = "", newest: int = FORMAT_VERSION
-) -> T:
+def open_document(data: bytes, name: str, kind: type[T], otherwise: str = "") -> T:
     """Check and decode the document stored as `name`; `otherwise` is what else may be done about
-    one that a newer release has written, and `newest` the newest format of its kind.
+    one that a newer release has written.
 
     Raises CorruptObjectError (not a document, wrong checksum, wrong shape),
     FormatVersionError (written by a newer release) and ConfigError (encrypted: the store was
@@ -74,13 +72,13 @@ def open_document(
         raise _corrupt(name, f"CRC32C {envelope.crc32c}", checksum(body))
     try:
         version = msgspec.json.decode(body, type=_Versioned).format
-        if version <= newest:
+        if version <= FORMAT_VERSION:
             return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as cause:
         raise _corrupt(name, f"a {kind} document", str(cause)) from cause
     raise FormatVersionError(
         f"object {name}",
-        expected=f"document format <= {newest}",
+        expected=f"document format <= {FORMAT_VERSION}",
         found=f"format {version}",
         action=f"use the tidelog release that wrote it, or a newer one{otherwise}; nothing in it "
         "was changed",
@@ -103,5 +101,5 @@ def _corrupt(name: str, expected: str, found: str) -> CorruptObjectError:
         f"object {name} is damaged",
         expected=expected,
         found=found,
-        action=f"{OLDER_SLOT} or bring the object back from a backup",
+        action=f"{OLDER_CHECKPOINT} or bring the object back from a backup",
     )

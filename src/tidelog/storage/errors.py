@@ -104,7 +104,7 @@ def no_conditional_put(url: str, found: str) -> ConditionalPutError:
         f"store {url}",
         expected="create-if-absent with exactly one winner",
         found=found,
-        action="use S3, a local directory or another store that `tidelog doctor` passes",
+        action="use S3, a local directory or another store that `tidelog store check` passes",
         retry_safe=False,
     )
 

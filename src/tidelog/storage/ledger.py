@@ -4,6 +4,7 @@ Invariant: a name is recorded before its upload starts, so an upload whose outco
 still accounted for, and forgotten only after its deletion succeeded.
 """
 
+from collections import ChainMap
 from collections.abc import Iterable, Mapping, Set
 
 
@@ -41,7 +42,7 @@ class Ledger:
 
     def sizes(self) -> dict[str, int]:
         """Bytes of all objects that the known descriptors refer to."""
-        return {name: size for parts in self._parts.values() for name, size in parts.items()}
+        return dict(ChainMap(*self._parts.values()))
 
     def closure(self, names: Set[str]) -> set[str]:
         """`names` and everything the descriptors among them refer to."""

@@ -89,7 +89,7 @@ class LocalStore(PlainStore):
     async def delete(self, name: str) -> None:
         """Remove `name` if it is there, and the directories below the top level it leaves empty.
 
-        Not synced: an object that a crash brings back is garbage that the next sweep removes.
+        Not synced: an object that a crash brings back is garbage that `tidelog gc` removes.
         """
         await self._run(name, local_files.delete, self._root, self._path(name))
 

@@ -88,7 +88,7 @@ def materialization(
 
 
 def probe(token: str, leaf: str) -> str:
-    """Name of an object `tidelog doctor` writes and removes."""
+    """Name of an object `tidelog store check` writes and removes."""
     return f"{PROBE}{_label('probe token', token)}/{leaf}"
 
 

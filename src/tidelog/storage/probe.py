@@ -1,4 +1,4 @@
-"""What `tidelog doctor` asks of a store before a job relies on it.
+"""What `tidelog store check` asks of a store before a job relies on it.
 
 Invariants: every object lies under `probe/<token>/` and is deleted by its name at the end,
 whatever failed; a check that raises is a check that failed; nothing is printed.

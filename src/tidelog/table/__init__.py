@@ -1,0 +1,1 @@
+"""Internal: RocksDB and memory tables."""

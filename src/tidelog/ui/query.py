@@ -28,7 +28,7 @@ from tidelog.spark.checkpoint.inspection import (
 )
 from tidelog.spark.checkpoint.liveness import StoreVersions
 from tidelog.spark.checkpoint.locate import locate
-from tidelog.spark.plugin.doctor import CheckResult
+from tidelog.spark.plugin.check import CheckResult
 from tidelog.storage.port import ObjectStore
 from tidelog.ui.document import Document, QueryPart, StateStorePart
 from tidelog.ui.watch import ON_DEMAND_S, reads_of
@@ -111,7 +111,7 @@ def _snapshots(checkpoint: QueryCheckpoint, store: StoreVersions) -> list[int]:
 def _problems(checks: list[CheckResult]) -> Iterator[Finding]:
     for check in checks:
         if check.verdict == "fail" and check.check in _DAMAGE:
-            passed = f"the check `{check.check}` of `tidelog spark doctor` to pass"
+            passed = f"the check `{check.check}` of `tidelog spark check` to pass"
             where = "the checkpoint"
             yield Finding(check.check, where, passed, check.found, action=check.action or "")
 

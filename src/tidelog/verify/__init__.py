@@ -1,0 +1,1 @@
+"""Internal: whether a recovery would be right."""

@@ -7,8 +7,8 @@ only when no problem concerns it; the verification passes only when nothing is w
 was verified.
 """
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
@@ -17,7 +17,7 @@ from tidelog.concurrency import Progress, no_progress
 from tidelog.engines import Engine
 from tidelog.spark.checkpoint.checkpoint import Layout, find_layout
 from tidelog.storage.port import ObjectStore
-from tidelog.verify.fingerprint import Fingerprint, combined
+from tidelog.verify.fingerprint import Fingerprint
 from tidelog.verify.job.store import read_job
 from tidelog.verify.query.checkpoint import read_query
 from tidelog.verify.results import Choice, RestoredPartition, UnitResult
@@ -42,8 +42,7 @@ class CheckpointReport:
     """One checkpoint; what could not be restored is not counted."""
 
     checkpoint: int
-    """Slot, or batch."""
-    checkpoint_id: int | None
+    """Its number, or batch."""
     verdict: Verdict
     partitions: int
     rows: int | None
@@ -95,7 +94,7 @@ async def verify(
     chosen: Choice = "all",
     progress: Progress = no_progress,
 ) -> VerifyReport:
-    """Verify all checkpoints, the latest, the one in a slot (of a Spark query: a batch), or the
+    """Verify all checkpoints, the latest, the one of a number (of a Spark query: a batch), or the
     newest savepoint of a name.
 
     Raises ObjectNotFoundError for one that is not there, RestoreError when there is none at all,
@@ -123,19 +122,22 @@ async def verify(
 
 
 def _checkpoint_reports(
-    ids: Mapping[int, int | None],
+    numbers: Sequence[int],
     results: Sequence[UnitResult],
     problems: Sequence[Finding],
     present: Collection[int],
     expired: Collection[int] = (),
 ) -> tuple[CheckpointReport, ...]:
-    """The verdicts on checkpoints, given their ids, in ascending order.
+    """The verdicts on the checkpoints of these numbers, in their order.
 
     `present` are those that are there after it all: a running job drops others. `expired` have
     lost state to Spark's own clean-up.
     """
-    unusable = {number for problem in problems for number in problem.unusable}
-    doubtful = {number for problem in problems for number in problem.doubtful}
+    unusable: set[int] = set()
+    doubtful: set[int] = set()
+    for problem in problems:
+        unusable.update(problem.unusable)
+        doubtful.update(problem.doubtful)
     restored: dict[int, list[RestoredPartition]] = defaultdict(list)
     for result in results:
         for part in result.restored:
@@ -151,27 +153,29 @@ def _checkpoint_reports(
             return "expired"
         return "doubtful" if number in doubtful else "sound"
 
-    return tuple(
-        _checkpoint_report(number, ids[number], verdict(number), restored[number])
-        for number in sorted(ids)
-    )
+    reports = []
+    for number in sorted(numbers):
+        reports.append(_checkpoint_report(number, verdict(number), restored[number]))
+    return tuple(reports)
 
 
 def _checkpoint_report(
-    number: int, checkpoint_id: int | None, verdict: Verdict, parts: list[RestoredPartition]
+    number: int, verdict: Verdict, parts: list[RestoredPartition]
 ) -> CheckpointReport:
-    redundancy = [part.redundancy for part in parts]
+    redundancy, changes = Counter[str](), 0
+    for part in parts:
+        redundancy[part.redundancy] += 1
+        changes += part.changes
     total = _total(parts)
     return CheckpointReport(
         checkpoint=number,
-        checkpoint_id=checkpoint_id,
         verdict=verdict,
         partitions=len(parts),
         rows=None if total is None else total.rows,
-        changes=sum(part.changes for part in parts),
-        equal=redundancy.count("equal"),
-        different=redundancy.count("different"),
-        unchecked=redundancy.count("not checked"),
+        changes=changes,
+        equal=redundancy["equal"],
+        different=redundancy["different"],
+        unchecked=redundancy["not checked"],
         contents=tuple(_contents(parts)),
     )
 
@@ -188,9 +192,12 @@ def _contents(parts: Iterable[RestoredPartition]) -> Iterator[Content]:
 
 def _total(parts: Iterable[RestoredPartition]) -> Fingerprint | None:
     """The fingerprint of all rows; None when that of a part is not known."""
-    fingerprints = [part.fingerprint for part in parts]
-    readable = [fingerprint for fingerprint in fingerprints if fingerprint is not None]
-    return combined(readable) if len(readable) == len(fingerprints) else None
+    total = Fingerprint()
+    for part in parts:
+        if part.fingerprint is None:
+            return None
+        total += part.fingerprint
+    return total
 
 
 NOT_NEEDED: Final = "none of these batches needs it"
@@ -215,8 +222,8 @@ def _not_checked(results: Iterable[UnitResult], present: Collection[int]) -> tup
         for part in result.restored:
             if part.reason is not None:
                 reasons[part.partition, part.reason].update(part.checkpoints)
-    unchecked = (
-        Unchecked(*key, tuple(sorted(numbers & set(present))))
-        for key, numbers in sorted(reasons.items())
-    )
-    return tuple(entry for entry in unchecked if entry.checkpoints)
+    unchecked = []
+    for (partition, reason), numbers in sorted(reasons.items()):
+        if checkpoints := numbers.intersection(present):
+            unchecked.append(Unchecked(partition, reason, tuple(sorted(checkpoints))))
+    return tuple(unchecked)

@@ -33,7 +33,7 @@ class Version(ABC):
     """The program that one start of a job runs."""
 
     dropped: tuple[str, ...] = ()
-    """Operators whose state the user gives up with `--allow-dropped-state`."""
+    """Operators whose state the user gives up with `--allow-non-restored-state`."""
 
     @abstractmethod
     def job(self, sink: Sinks) -> Job:

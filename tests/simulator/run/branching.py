@@ -1,7 +1,7 @@
-"""A world with several stores: jobs that move to another one, and jobs that fork off.
+"""A world with several stores: jobs that move to another one, and jobs that go on in a clone.
 
-Invariants: one job runs at a time; what a fork must write is what its savepoint had not; the store
-it came from stays as it was, or vanishes once the fork has a checkpoint of its own.
+Invariants: one job runs at a time; what a clone must write is what its savepoint had not; the store
+it came from stays as it was, or vanishes once the clone has a checkpoint of its own.
 """
 
 import asyncio
@@ -46,10 +46,10 @@ class BranchingWorld(World):
         self._committed: dict[bytes, tuple[str, Sequence[Any]]] = {}
         self._elsewhere = self._records(())
         await super()._operate()
-        for _ in range(self.scenario.forks):
+        for _ in range(self.scenario.clones):
             if not (savepoints := self._savepoints()):
                 return
-            await self._fork(self._rng.choice(savepoints))
+            await self._clone(self._rng.choice(savepoints))
 
     def committing(
         self, sink: str, process: Process, transaction: bytes, records: Sequence[Any]
@@ -57,7 +57,7 @@ class BranchingWorld(World):
         self._committed[transaction] = sink, records
         super().committing(sink, process, transaction, records)
 
-    async def _fork(self, origin: _Origin) -> None:
+    async def _clone(self, origin: _Origin) -> None:
         """A job of its own that begins at a savepoint, beside the one that took it."""
         found = origin.network.truth.objects()
         self._elsewhere = self._records(origin.transactions)
@@ -71,7 +71,7 @@ class BranchingWorld(World):
         self.network.weather.calm = False
         await super()._operate()
         if origin.network.truth.objects() not in ({}, found):
-            self.checker.blame(Property.CENSUS, "a fork changed the store that it came from")
+            self.checker.blame(Property.CENSUS, "a clone changed the store that it came from")
 
     def _start(self) -> Incarnation:
         # It was stopped with a savepoint, or died before it committed what that holds.
@@ -146,7 +146,7 @@ class BranchingWorld(World):
 
     def _check_outputs(self) -> None:
         newest = self.checker.newest
-        # The job of this store ended with a savepoint; the fork of an end has none.
+        # The job of this store ended with a savepoint; the clone of an end has none.
         if isinstance(newest, Savepoint) and newest.final:
             self._note("it was drained")
             committed = self.checker.committed

@@ -75,7 +75,7 @@ def _outcome(
     order = Random(f"{scenario.name}/{seed}/order")
     loop = VirtualLoop(order if order.random() < 0.5 else None)
     trace = Trace(loop.time, listener)
-    kind = BranchingWorld if scenario.forks else World
+    kind = BranchingWorld if scenario.clones else World
     world = kind(seed, scenario, directory, trace, loop)
     _run(world, loop)
     if world.checker.violation is None:

@@ -59,7 +59,7 @@ class Scenario:
     """Share of the stops that drain the job."""
     moves: float = 0.0
     """Share of the jobs ended behind a savepoint that go on in another store, with their output."""
-    forks: int = 0
+    clones: int = 0
     """Jobs that begin at savepoints of another one, in stores and with outputs of their own."""
     endless: bool = False
     """Sources never end; the operator drains the job once it has written what it must."""
@@ -207,12 +207,12 @@ _ALL: Final = (
     replace(
         _RESTARTS,
         name="lifecycle",
-        about="jobs that are drained, moved to another store, or forked from a savepoint there",
+        about="jobs that are drained, moved to another store, or cloned from a savepoint there",
         supersede=0.0,  # nothing fences a job that lives on in the store that it was moved from
         savepoints=1.0,
         drains=0.2,
         moves=0.7,
-        forks=2,
+        clones=2,
         jobs=lifecycle,
     ),
     replace(

@@ -229,7 +229,7 @@ class World:
             # As stores of the command line do.
             store = RetryingStore(store, RETRY, effects)
         version, share = self._version(), 0.0 if calm else scenario.sink_fails
-        config = replace(self._shape(), allow_dropped_state=version.dropped)
+        config = replace(self._shape(), allow_non_restored_state=version.dropped)
         job = version.job(lambda sink: SimulatedSink(self._output(sink), process, share))
         self.operators = ", ".join(node.id for node in job.nodes)
         origin, actors = self._origin(process), None

@@ -19,7 +19,7 @@ from pyspark.java_gateway import launch_gateway
 from tests.support.maven import JarsUnavailableError, jars_of
 from tests.wire import servers
 from tests.wire.servers import S3Server
-from tidelog.spark.plugin.doctor import hadoop_version
+from tidelog.spark.plugin.check import hadoop_version
 from tidelog.spark.plugin.jar import plugin_jar
 from tidelog.spark.plugin.toolchain import find_spark
 

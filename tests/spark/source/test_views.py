@@ -9,7 +9,6 @@ import pytest
 
 from tests.support.cli import lay_out
 from tests.support.jobs import filled
-from tests.unit.spark.source.changelogs import content_of
 from tests.unit.spark.source.reading import bag, read
 from tests.unit.spark.synthetic import Synthetic
 from tidelog.spark import TidelogDataSource
@@ -30,7 +29,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def query(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = Synthetic(operators=2, stores=("default", "left"), piece_bytes=90, content=content_of)
+    made = Synthetic(operators=2, stores=("default", "left"), piece_bytes=90)
     made.stock(1).virtual(3).failed_attempt()
     return lay_out(tmp_path_factory.mktemp("query"), made.objects)
 
@@ -49,7 +48,7 @@ def test_a_view_of_a_store_has_the_rows_of_the_reader_without_spark(
     assert bag(rows(load(spark, job, **options))) == bag(expected(job, **options))
 
 
-@pytest.mark.parametrize("view", ["checkpoints", "objects", "blocks", "changes"])
+@pytest.mark.parametrize("view", ["checkpoints", "objects"])
 def test_a_view_of_a_query_has_the_rows_of_the_reader_without_spark(
     spark: "SparkSession", query: Path, view: str
 ) -> None:
@@ -82,7 +81,7 @@ def test_errors_reach_the_user_with_the_next_action(
 ) -> None:
     for options, message in (
         ({"view": "tables"}, "option view of the tidelog data source; expected one of"),
-        ({"view": "changes", "slot": "77"}, "slot 77 of store"),
+        ({"view": "changes", "checkpoint": "77"}, "checkpoint 77 of store"),
         ({"view": "changes", "oparator": "a"}, "option oparator"),
     ):
         with pytest.raises(Exception, match=message) as raised:

@@ -1,4 +1,4 @@
-"""What Spark does with damaged checkpoints, and that `doctor` says the same before."""
+"""What Spark does with damaged checkpoints, and that `tidelog spark check` says the same before."""
 
 import shutil
 from collections.abc import Callable
@@ -72,14 +72,14 @@ CHANGES: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("case", CHANGES)
-def test_doctor_says_before_what_spark_does(
+def test_spark_check_says_before_what_spark_does(
     case: str, made: Place, one_spark: "SparkSession", tmp_path: Path
 ) -> None:
     place = Place(tmp_path, input_root=made.root)
     shutil.copytree(made.checkpoint, place.checkpoint)
     shutil.copytree(made.written, place.written)
     CHANGES[case](place.checkpoint)
-    checked = tidelog("spark", "doctor", place.checkpoint)
+    checked = tidelog("spark", "check", place.checkpoint)
     forget_stores(one_spark)
     try:
         finish(one_spark.newSession(), TOTALS, place)

@@ -1,6 +1,6 @@
 """The audit finds every damage, says which checkpoints it costs, and writes nothing.
 
-A sweep deletes what nothing can name again, and refuses to guess.
+A garbage collection deletes what nothing can name again, and refuses to guess.
 """
 
 import asyncio
@@ -36,8 +36,8 @@ from tests.support.jobs import (
 )
 from tidelog import JobConfig, MaterializeConfig, UploadConfig
 from tidelog.catalog.audit import AuditReport, audit
+from tidelog.catalog.gc import GarbagePlan, plan_gc
 from tidelog.catalog.locate import find
-from tidelog.catalog.sweep import SweepPlan, plan_sweep
 from tidelog.checkpoint.invariants import Invariant
 from tidelog.checkpoint.manifest import decode_entry, encode_entry
 from tidelog.errors import RestoreError
@@ -72,7 +72,7 @@ def test_what_a_job_leaves_behind_is_sound(settings: JobConfig) -> None:
     for deep in (False, True):
         report = asyncio.run(audit(store, deep=deep))
         assert report.problems == ()
-        restorable = [verdict.slot for verdict in report.slots if verdict.restorable]
+        restorable = [verdict.checkpoint for verdict in report.checkpoints if verdict.restorable]
         assert restorable == [7, 8, 9] and report.newest_restorable == 9
 
 
@@ -118,7 +118,7 @@ def test_an_unreadable_checkpoint_is_reported_and_the_others_checked(damage: Dam
     assert problem.unusable == (9,)
     assert problem.newer_format == (damage is of_a_newer_release)
     assert report.newest_restorable == 8
-    assert [v.kind for v in report.slots][-1] == "unreadable"
+    assert [v.kind for v in report.checkpoints][-1] == "unreadable"
 
 
 @pytest.mark.parametrize(
@@ -139,9 +139,9 @@ def test_a_manifest_under_another_slots_name_cannot_be_restored() -> None:
     report = report_of({**objects, "checkpoints/00000010.json": objects[NEWEST]})
     (problem,) = report.problems
     assert problem.check == Invariant.READABLE and problem.unusable == (10,)
-    assert problem.expected == "the manifest of slot 10"
-    assert problem.found == "that of slot 9"
-    assert report.slots[-1].restorable is False and report.newest_restorable == 9
+    assert problem.expected == "the manifest of checkpoint 10"
+    assert problem.found == "that of checkpoint 9"
+    assert report.checkpoints[-1].restorable is False and report.newest_restorable == 9
 
 
 def test_a_checkpoint_that_a_running_job_drops_meanwhile_is_no_finding() -> None:
@@ -157,7 +157,7 @@ def test_a_checkpoint_that_a_running_job_drops_meanwhile_is_no_finding() -> None
     store = Dropping(objects, object_names.checkpoint(newer[-1]), dropped)
     report = asyncio.run(audit(store, deep=True))
     assert report.problems == ()
-    assert [verdict.slot for verdict in report.slots if verdict.restorable] == newer
+    assert [verdict.checkpoint for verdict in report.checkpoints if verdict.restorable] == newer
 
 
 def test_every_kind_of_state_is_in_the_store_under_test() -> None:
@@ -175,8 +175,8 @@ CURRENT = {"segments/00000004-p-0000000099.seg": b"being uploaded"}
 FOREIGN = {"tables/readme.txt": b"not ours", "notes": b"either", "probe/a/b": b"a probe's"}
 
 
-def plan_of(store: MemoryStore) -> SweepPlan:
-    return asyncio.run(plan_sweep(store))
+def plan_of(store: MemoryStore) -> GarbagePlan:
+    return asyncio.run(plan_gc(store))
 
 
 def test_unnamed_objects_of_older_generations_are_garbage_and_of_the_newest_undecided() -> None:
@@ -228,14 +228,14 @@ def test_the_newest_checkpoint_is_found_though_a_job_drops_it_while_it_is_read()
 
 @pytest.mark.parametrize("slot", ["00000004", "00000007", "00000009"])
 @pytest.mark.parametrize("damage", [truncated, flipped, of_a_newer_release])
-def test_an_unreadable_slot_stops_the_sweep(slot: str, damage: Damage) -> None:
+def test_an_unreadable_slot_stops_the_garbage_collection(slot: str, damage: Damage) -> None:
     name = f"checkpoints/{slot}.json"
     with pytest.raises(RestoreError, match=f"{name}.*nothing was deleted"):
         plan_of(store_of({**damaged(filled(), name, damage), **OLD}))
 
 
 @pytest.mark.parametrize("damage", [truncated, flipped, missing, of_a_newer_release])
-def test_an_unreadable_descriptor_stops_the_sweep(damage: Damage) -> None:
+def test_an_unreadable_descriptor_stops_the_garbage_collection(damage: Damage) -> None:
     name, _ = a_descriptor(filled(), 9)
     with pytest.raises(RestoreError, match=name):
         plan_of(store_of({**damaged(filled(), name, damage), **OLD}))

@@ -27,17 +27,17 @@ from tidelog.runtime.status.status import JobStatus
 STORE_COMMANDS = {
     "checkpoints list": (),
     "checkpoints show": (),
-    "doctor": (),
+    "store check": (),
     "inspect": (),
     "log": (),
     "overhead": ("--engine", "local"),
     "report": ("--output", os.devnull),
     "restore": ("--to", "target"),
-    "sweep": (),
+    "gc": (),
     "verify": ("--engine", "local"),
 }
 """Options that they need, by command."""
-READERS = [command for command in STORE_COMMANDS if command != "doctor"]
+READERS = [command for command in STORE_COMMANDS if command != "store check"]
 
 
 def read(command: str, store: Path) -> Result:
@@ -62,9 +62,9 @@ def test_every_command_explains_itself(command: str) -> None:
         assert option in help_.stdout
 
 
-RESTORE = ("restore", "x", "--to", "y", "--slot")
+RESTORE = ("restore", "x", "--to", "y", "--checkpoint")
 WRONG = [("nonsense",), ("inspect",), ("log", "x", "--limit", "0"), ("ui", "x", "--port", "65536")]
-WRONG += [(*RESTORE, slot) for slot in ("", "a slot", "7/8")]
+WRONG += [(*RESTORE, slot) for slot in ("", "a checkpoint", "7/8")]
 
 
 @pytest.mark.parametrize("arguments", WRONG, ids=" ".join)
@@ -119,7 +119,7 @@ def test_a_damaged_manifest_is_named_with_what_to_do(
     assert NEWEST in result.output
     assert "next: " in result.output.lower()
     if damage is of_a_newer_release:
-        assert "use the tidelog release that wrote it" in result.output or command == "sweep"
+        assert "use the tidelog release that wrote it" in result.output or command == "gc"
     assert files(store) == objects
     assert not (tmp_path / "target").exists()
 
@@ -133,10 +133,10 @@ USER_FIELDS = {"letter", "times", "share", "count", "at", "length", "word"}
         ("checkpoints list", []),
         ("checkpoints show", ["7"]),
         ("inspect", ["--deep"]),
-        ("log", ["--slot", "7"]),
-        ("sweep", []),
-        ("doctor", []),
-        ("restore", ["--slot", "7", "--to", "to"]),
+        ("log", ["--checkpoint", "7"]),
+        ("gc", []),
+        ("store check", []),
+        ("restore", ["--checkpoint", "7", "--to", "to"]),
     ],
 )
 def test_every_field_is_documented(
@@ -144,8 +144,8 @@ def test_every_field_is_documented(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     hurt = damaged(filled(), "checkpoints/00000008.json", flipped)
-    # A sweep prints nothing but an error for a damaged store.
-    store = lay_out(tmp_path / "store", filled() if command == "sweep" else hurt)
+    # `gc` prints nothing but an error for a damaged store.
+    store = lay_out(tmp_path / "store", filled() if command == "gc" else hurt)
     result = tidelog(*command.split(), store, *options, "--json")
     lines = result.stdout.splitlines() if command == "log" else [result.stdout]
     found = list(map(json.loads, lines))

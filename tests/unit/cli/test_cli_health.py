@@ -1,4 +1,4 @@
-"""`tidelog inspect`, `doctor` and `sweep`: what is damaged, unsafe or garbage, and what to do."""
+"""`tidelog inspect`, `store check` and `gc`: what is damaged, unsafe or garbage, and what to do."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ def test_a_damaged_manifest_costs_its_own_checkpoint(damage: Damage, tmp_path: P
     document = json.loads(tidelog("inspect", tmp_path, "--json").stdout)
     assert document["newest_restorable"] == 8
     (problem,) = document["problems"]
-    assert problem["slots"] == [9] and "restore slot 8" in problem["action"]
+    assert problem["checkpoints"] == [9] and "restore checkpoint 8" in problem["action"]
 
 
 def test_without_any_usable_checkpoint_only_a_backup_helps(tmp_path: Path) -> None:
@@ -75,13 +75,13 @@ def test_a_partition_that_has_lost_its_slots_hides_no_other(tmp_path: Path) -> N
 
 def test_a_store_that_overwrites_is_not_safe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "open_store", lambda *_, **__: Overwriting())
-    result = tidelog("doctor", "memory://unsafe")
+    result = tidelog("store", "check", "memory://unsafe")
     assert result.exit_code == 1
     assert "refuse overwrite  FAILED" in result.stdout and "NOT safe" in result.stdout
 
 
-def test_a_doctor_says_the_bandwidth_that_estimates_ask_for(tmp_path: Path) -> None:
-    result = tidelog("doctor", tmp_path)
+def test_store_check_says_the_bandwidth_that_estimates_ask_for(tmp_path: Path) -> None:
+    result = tidelog("store", "check", tmp_path)
     assert result.exit_code == 0, result.output
     (said,) = (line for line in result.stdout.splitlines() if line.startswith("for estimates: "))
     options = said.removeprefix("for estimates: ").split()
@@ -111,15 +111,15 @@ def listed(objects: dict[str, bytes]) -> list[dict[str, Any]]:
     return [{"name": name, "size": len(data)} for name, data in objects.items()]
 
 
-def test_a_sweep_only_lists_until_it_is_to_delete(tmp_path: Path) -> None:
+def test_gc_only_lists_until_it_is_to_delete(tmp_path: Path) -> None:
     objects = {**filled(), **GARBAGE, **UNDECIDED, **FOREIGN}
     store = lay_out(tmp_path, objects)
     for options in ([], ["--dry-run"]):
-        shown = tidelog("sweep", store, *options)
+        shown = tidelog("gc", store, *options)
         assert shown.exit_code == 0 and "add --delete" in shown.stdout
         for name in (*GARBAGE, *UNDECIDED, "undecided"):
             assert name in shown.stdout
-    assert json.loads(tidelog("sweep", store, "--json").stdout) == {
+    assert json.loads(tidelog("gc", store, "--json").stdout) == {
         "url": store.as_uri(),
         "generation": 4,
         "deleted": False,
@@ -129,16 +129,16 @@ def test_a_sweep_only_lists_until_it_is_to_delete(tmp_path: Path) -> None:
         "undecided_bytes": 14,
     }
     assert files(store) == objects
-    assert tidelog("sweep", store, "--delete").exit_code == 0
+    assert tidelog("gc", store, "--delete").exit_code == 0
     assert files(store) == {**filled(), **UNDECIDED, **FOREIGN}
-    again = json.loads(tidelog("sweep", store, "--delete", "--json").stdout)
+    again = json.loads(tidelog("gc", store, "--delete", "--json").stdout)
     assert (again["deleted"], again["garbage"]) == (True, [])
 
 
 def test_an_unreadable_slot_stops_even_delete(tmp_path: Path) -> None:
     objects = {**damaged(filled(), "checkpoints/00000007.json", flipped), **GARBAGE}
     store = lay_out(tmp_path, objects)
-    result = tidelog("sweep", store, "--delete")
+    result = tidelog("gc", store, "--delete")
     assert result.exit_code == 1
     assert "checkpoints/00000007.json" in result.stderr and "inspect" in result.stderr
     assert files(store) == objects

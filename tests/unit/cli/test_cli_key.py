@@ -20,7 +20,7 @@ def key(tmp_path: Path) -> str:
 
 @pytest.fixture
 def store(tmp_path: Path, key: str) -> Path:
-    with_objects(open_store(str(tmp_path / "store"), EFFECTS, encryption_key=key), filled())
+    with_objects(open_store(str(tmp_path / "store"), effects=EFFECTS, encryption_key=key), filled())
     return tmp_path / "store"
 
 
@@ -68,5 +68,5 @@ def test_a_rotation_needs_the_key_that_opens_the_store(
     plain = lay_out(tmp_path / "plain", filled())
     refused = tidelog("key", "rotate", plain, "--new-key", new, "--encryption-key", key)
     assert refused.exit_code == 2 and "not encrypted" in refused.stderr
-    unsafe = tidelog("doctor", store, "--encryption-key", new)
+    unsafe = tidelog("store", "check", store, "--encryption-key", new)
     assert unsafe.exit_code == 1 and "found another key" in unsafe.stdout

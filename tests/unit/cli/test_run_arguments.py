@@ -10,7 +10,7 @@ from click.testing import Result
 from tests.support.cli import count_words, files, lay_out, tidelog
 from tests.support.jobs import WORDS, contents, run_until_break, word_count
 from tidelog import ConfigError, Job, JobArguments
-from tidelog.cli.run.process import load_job
+from tidelog.cli.run.definition import load_job
 from tidelog.storage.memory import MemoryStore
 
 MODULE = """
@@ -125,9 +125,9 @@ def test_dropped_state_needs_leave_and_stands_in_the_report(broken_store: Path) 
     before = files(broken_store)
     refused = run("renamed", broken_store)
     assert refused.exit_code == 1
-    assert "--allow-dropped-state count" in refused.output
+    assert "--allow-non-restored-state count" in refused.output
     assert files(broken_store) == before, "the running job is not fenced"
-    done = run("renamed", broken_store, "--allow-dropped-state", "count", "--json")
+    done = run("renamed", broken_store, "--allow-non-restored-state", "count", "--json")
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["dropped_state"] == ["state 'aggregate' of operator 'count'"]
@@ -179,3 +179,86 @@ def test_an_option_without_its_value_says_how_that_is_written(arguments: str, sa
     option = arguments.rsplit(maxsplit=1)[-1]
     assert result.exit_code == 2
     assert f"Option '{option}' requires an argument." in result.stderr and says in result.stderr
+
+
+TYPED = """
+from dataclasses import dataclass, field
+from datetime import date
+
+from tidelog import Job
+
+
+@dataclass(frozen=True)
+class Arguments:
+    input: str
+    country: str
+    since: date = date(2024, 1, 1)
+    top_n: int = 3
+    dry: bool = False
+    tags: list[str] = field(default_factory=list)
+
+
+def typed(arguments: Arguments) -> Job:
+    a = arguments
+    return Job(f"{a.input} {a.country} {a.since.year} {a.top_n + 1} {a.dry} {','.join(a.tags)}")
+
+
+def listed(arguments):
+    return Job(" ".join(arguments.own))
+"""
+
+
+@pytest.fixture
+def typed_job(tmp_path: Path) -> str:
+    (tmp_path / "typed_arguments.py").write_text(TYPED)
+    sys.modules.pop("typed_arguments", None)
+    return f"{tmp_path}/typed_arguments.py"
+
+
+def test_a_job_has_arguments_of_its_own_in_a_dataclass(typed_job: str) -> None:
+    own = ("--country", "nl", "--since", "2025-01-01", "--top-n", "5", "--dry", "--tags", "a", "b")
+    arguments = JobArguments(input="orders", own=own)
+    assert load_job(f"{typed_job}:typed", arguments).name == "orders nl 2025 6 True a,b"
+    arguments = JobArguments(input="orders", own=("--country", "at"))
+    assert load_job(f"{typed_job}:typed", arguments).name == "orders at 2024 4 False "
+
+
+def test_a_job_without_annotation_gets_its_own_arguments_as_a_list(typed_job: str) -> None:
+    arguments = JobArguments(own=("--country", "nl"))
+    assert load_job(f"{typed_job}:listed", arguments).name == "--country nl"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (JobArguments(own=("--country", "nl")), "option --input; expected a value"),
+        (
+            JobArguments(input="orders", output="sums", own=("--country", "nl")),
+            "option --output; expected a field 'output' of Arguments",
+        ),
+        (
+            JobArguments(input="orders", own=("--country", "nl", "--top-n", "few")),
+            r"Arguments; .*found Expected `int`, got `str` - at `\$\.top_n`",
+        ),
+    ],
+)
+def test_arguments_that_do_not_fit_the_dataclass_are_refused(
+    arguments: JobArguments, says: str, typed_job: str
+) -> None:
+    with pytest.raises(ConfigError, match=says):
+        load_job(f"{typed_job}:typed", arguments)
+
+
+def test_the_command_hands_what_follows_two_dashes_to_the_job(
+    typed_job: str, tmp_path: Path
+) -> None:
+    run = ("run", f"{typed_job}:typed", "--store", tmp_path / "store", "--input", "orders", "--")
+    wrong = tidelog(*run, "--nation", "nl")
+    assert wrong.exit_code == 2 and "--country" in wrong.output
+    listed = tidelog(*run, "--help")
+    assert listed.exit_code == 0 and "default: 2024-01-01" in listed.output
+
+
+def test_arguments_of_a_job_that_takes_none_are_refused(here: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^--country nl; .*which takes none\. Next: leave"):
+        load_job("my_job_module:job", JobArguments(own=("--country", "nl")))

@@ -66,7 +66,7 @@ def test_a_partition_that_a_dict_of_positions_could_not_tell_from_others_is_refu
             with pytest.raises(ConfigError, match=re.escape(f"partition {partition!r}")):
                 db.advance(partition, 9)
         db.advance(1, 3)
-    with tidelog.open(url, at="latest") as view:
+    with tidelog.open(url, checkpoint="latest") as view:
         assert view.position == {1: 3, ("a", 1): 2}
 
 
@@ -213,12 +213,12 @@ def test_a_position_is_of_the_class_that_a_notebook_has_defined_last(
         (ValueState(int, ttl_s=0.0004), "ttl_s"),
     ],
 )
-@pytest.mark.parametrize("at", [None, "latest"])
+@pytest.mark.parametrize("checkpoint", [None, "latest"])
 def test_what_declares_no_state_is_refused_by_its_name(
-    url: str, state: Any, what: str, at: Any
+    url: str, state: Any, what: str, checkpoint: Any
 ) -> None:
     with pytest.raises(ConfigError, match=f"(?s)(?=.*'wrong').*{what}"):
-        tidelog.open(url, {"wrong": state}, at=at)
+        tidelog.open(url, {"wrong": state}, checkpoint=checkpoint)
 
 
 @pytest.mark.parametrize("name", [1, "$mine", "_key", "__init__", "a\0b", "\ud800"])
@@ -367,9 +367,9 @@ def test_a_state_that_is_left_out_is_kept_until_it_comes_back(url: str) -> None:
         assert db.key("a").other.get() == "x"
     with pytest.raises(StateSchemaError, match="give the state its name back") as refused:
         opened(url, other=ValueState(str), sum=ValueState(int))
-    assert "--allow-dropped-state state/total" in str(refused.value)
+    assert "--allow-non-restored-state state/total" in str(refused.value)
     assert "its rows stay in the store" in str(refused.value)
-    config = JobConfig(allow_dropped_state=("state/total",))
+    config = JobConfig(allow_non_restored_state=("state/total",))
     with opened(url, config, other=ValueState(str), sum=ValueState(int)) as db:
         assert db.key("a").sum.get() is None
     with opened(url, total=ValueState(int)) as db:
@@ -401,7 +401,7 @@ def test_what_a_dead_process_of_the_same_number_left_goes_and_what_is_open_stays
         left = mine.with_name(f"{os.getpid()}-left")
         elsewhere = mine.rename(mine.with_name("99999999-of-another-container"))
         left.mkdir()
-        tidelog.open(url, at="latest", config=config).close()
+        tidelog.open(url, checkpoint="latest", config=config).close()
         assert elsewhere.exists() and not left.exists()
         elsewhere.rename(mine)
 

@@ -85,7 +85,7 @@ with tidelog.open(sys.argv[1], {"total": tidelog.ValueState(int)}) as db:
     worker = threading.Thread(target=work)
     worker.start()
     db.checkpoint()
-    with tidelog.open(sys.argv[1], at="latest") as view:
+    with tidelog.open(sys.argv[1], checkpoint="latest") as view:
         for ends in (sys.exit, lambda: sys.exit(7), drops):
             print(status_of_child(ends))
     done.set()

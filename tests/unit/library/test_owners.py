@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,7 @@ from tidelog import (
     UserFunctionError,
     ValueState,
 )
+from tidelog.changelog.state_rows import StateRows
 from tidelog.library import event_loop
 from tidelog.runtime.memory import LEAST_MEMORY
 
@@ -245,20 +247,39 @@ class Noting(logging.Handler):
         self.noted.set()
 
 
-def test_what_holds_up_tidelogs_thread_is_named_in_the_log(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Noting]:
+    """The log of what takes long."""
     monkeypatch.setattr(event_loop, "_LONG_TURN_S", 0.05)
-    log = Noting()
-    event_loop.logger.addHandler(log)
-    try:
-        with opened(url, sinks={"out": Asking(log.noted.wait)}) as db:
-            db.write("out", 1)
-            db.checkpoint()
-    finally:
-        event_loop.logger.removeHandler(log)
+    noting = Noting()
+    event_loop.logger.addHandler(noting)
+    yield noting
+    event_loop.logger.removeHandler(noting)
+
+
+def test_what_holds_up_tidelogs_thread_is_named_in_the_log(url: str, log: Noting) -> None:
+    with opened(url, sinks={"out": Asking(log.noted.wait)}) as db:
+        db.write("out", 1)
+        db.checkpoint()
     assert "thread tidelog-loop holds up the event loop" in log.text
     assert "threading.py:" in log.text
+
+
+def test_an_operation_that_holds_up_tidelogs_thread_is_named_in_the_log(
+    url: str, log: Noting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get = StateRows.get
+
+    def get_slowly(rows: StateRows, key: bytes) -> Any:
+        if threading.current_thread() is threading.main_thread():
+            log.noted.wait()
+        return get(rows, key)
+
+    monkeypatch.setattr(StateRows, "get", get_slowly)
+    with opened(url, OFTEN) as db:
+        assert db.key("a").total.get() is None
+    assert "thread of the program holds up the event loop" in log.text
+    assert "get_slowly" in log.text
 
 
 def test_a_long_step_takes_no_more_memory_while_a_checkpoint_waits_for_it(url: str) -> None:
@@ -359,7 +380,7 @@ def test_a_child_of_a_process_that_had_a_database_open_may_open_one_in_memory_al
         with pytest.raises(ConfigError, match="have the process spawned"):
             opened(url)
         with pytest.raises(ConfigError, match="have the process spawned"):
-            tidelog.open(url, at="latest")
+            tidelog.open(url, checkpoint="latest")
         with opened(f"{url}-of-child", replace(NEVER, table="memory")) as mine:
             mine.key("a").total.set(1)
 

@@ -37,7 +37,7 @@ def add(db: Database | AsyncDatabase, key: str, amount: int) -> None:
 
 def totals(url: str) -> dict[str, Any]:
     """What the newest checkpoint holds."""
-    with tidelog.open(url, at="latest") as view:
+    with tidelog.open(url, checkpoint="latest") as view:
         return {**dict(view.scan("total")), "position": view.position}
 
 

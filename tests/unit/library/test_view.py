@@ -14,7 +14,6 @@ from tests.support.cli import tidelog as command
 from tests.unit.library.conftest import NEVER, STATES, opened
 from tidelog import (
     CheckpointConfig,
-    Effects,
     ForeachSink,
     IterableSource,
     Job,
@@ -32,7 +31,7 @@ from tidelog.storage.local import LocalStore
 
 
 def objects(url: str) -> dict[str, bytes]:
-    return dict(jobs.contents(open_store(url, Effects())))
+    return dict(jobs.contents(open_store(url)))
 
 
 def write(url: str, total: int) -> None:
@@ -47,7 +46,7 @@ def write(url: str, total: int) -> None:
 def test_it_shows_a_savepoint_a_slot_or_the_newest_checkpoint(url: str) -> None:
     write(url, 1)
     write(url, 2)
-    with tidelog.open(url, at="total-1") as view:
+    with tidelog.open(url, checkpoint="total-1") as view:
         assert (view.position, view.key("a").total.get()) == ({"t": 1}, 1)
         assert view.key("a").seen.items() == [("x", 5)]
         assert view.key("a").seen.get("x") == 5
@@ -55,16 +54,16 @@ def test_it_shows_a_savepoint_a_slot_or_the_newest_checkpoint(url: str) -> None:
         assert view.key("absent").total.get() is None
         assert list(view.scan("total")) == [("a", 1)]
         assert view.states == ["total", "seen", "names"]
-        slot = view.at.slot
-    for at, total in ((slot, 1), (str(slot), 1), ("latest", 2)):
-        with tidelog.open(url, at=at) as view:
+        slot = view.checkpoint.slot
+    for checkpoint, total in ((slot, 1), (str(slot), 1), ("latest", 2)):
+        with tidelog.open(url, checkpoint=checkpoint) as view:
             assert view.key("a").total.get() == total
 
 
 def test_the_positions_of_a_program_without_states_are_shown(url: str) -> None:
     with tidelog.open(url, {}) as db:
         db.advance("t", 7)
-    with tidelog.open(url, at="latest") as view:
+    with tidelog.open(url, checkpoint="latest") as view:
         assert (view.position, view.states) == ({"t": 7}, [])
 
 
@@ -80,7 +79,7 @@ def test_states_are_read_by_programs_without_the_class_of_a_position(
         db.key("a").total.set(1)
         db.advance("t", Place(1))
     monkeypatch.delattr(f"{__name__}.Place")
-    with tidelog.open(url, at="latest") as view:
+    with tidelog.open(url, checkpoint="latest") as view:
         assert view.key("a").total.get() == 1
         with pytest.raises(StateSchemaError, match=r"stored position.*Place"):
             _ = view.position
@@ -89,7 +88,7 @@ def test_states_are_read_by_programs_without_the_class_of_a_position(
 def test_it_writes_nothing_and_leaves_nothing(url: str, tmp_path: Path) -> None:
     write(url, 1)
     before, here = objects(url), JobConfig(work_dir=tmp_path / "work")
-    with tidelog.open(url, at="latest", config=here) as view:
+    with tidelog.open(url, checkpoint="latest", config=here) as view:
         assert list((tmp_path / "work").glob("*/*"))
         assert view.key("a").total.get() == 1
         for change in (
@@ -108,7 +107,7 @@ def test_it_writes_nothing_and_leaves_nothing(url: str, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="one that is open"):
             read()
     with pytest.raises(ObjectNotFoundError):
-        tidelog.open(str(tmp_path / "nothing"), at="latest", config=here)
+        tidelog.open(str(tmp_path / "nothing"), checkpoint="latest", config=here)
     assert not (tmp_path / "nothing").exists()
     assert not list((tmp_path / "work").glob("*/*"))
 
@@ -134,9 +133,9 @@ def test_it_fences_nobody_and_stays_what_it_is(url: str) -> None:
         counting = threading.Thread(target=count)
         counting.start()
         try:
-            with tidelog.open(url, at="zero") as zero:
+            with tidelog.open(url, checkpoint="zero") as zero:
                 for _ in range(5):
-                    with tidelog.open(url, at="latest") as view:
+                    with tidelog.open(url, checkpoint="latest") as view:
                         found = {value for _, value in view.scan("total")}
                         assert len(found) == 1  # whole steps
                     assert [value for _, value in zero.scan("total")] == [0] * 500
@@ -166,7 +165,7 @@ def test_a_checkpoint_that_is_dropped_while_it_is_read_is_passed_over(
             return await get(store, name, start, length)
 
         monkeypatch.setattr(LocalStore, "get", dropped)
-        with tidelog.open(url, at="latest") as view:
+        with tidelog.open(url, checkpoint="latest") as view:
             assert view.key("a").total.get() == 2
 
 
@@ -177,18 +176,18 @@ def test_an_encrypted_store_with_its_log_elsewhere_is_opened_alike(
     config = JobConfig(checkpoint=NEVER.checkpoint, encryption_key=str(tmp_path / "key"))
     with tidelog.open(url, STATES, config=config, log_url=str(tmp_path / "log")) as db:
         db.key("a").total.set(7)
-    with tidelog.open(url, at="latest", config=config) as view:
+    with tidelog.open(url, checkpoint="latest", config=config) as view:
         assert view.key("a").total.get() == 7
     with pytest.raises(ConfigError, match="key"):
-        tidelog.open(url, at="latest")
+        tidelog.open(url, checkpoint="latest")
 
 
 def test_states_of_a_job_are_read_by_their_names(url: str) -> None:
     """A view shows the keys of all subtasks; a value of several columns is a tuple."""
     # Virtual time goes on while a thread writes: the store does so inline.
-    store = open_store(url, jobs.virtual_effects())
+    store = open_store(url, effects=jobs.virtual_effects())
     jobs.run_until_break(store, jobs.every_kind(breaks_at=200))
-    with tidelog.open(url, at="latest") as view:
+    with tidelog.open(url, checkpoint="latest") as view:
         assert view.position is None
         assert view.states == ["count", "seen", "history", "letters"]
         counts = dict(view.scan("count"))
@@ -220,8 +219,8 @@ def test_states_and_columns_of_a_job_may_have_names_that_are_no_attributes(url: 
     job = Job("quoting")
     keyed = job.source(IterableSource(["a", "a"])).key_by(str)
     keyed.transform_with_state(Quoting).sink(ForeachSink(lambda _: None))
-    jobs.run(open_store(url, Effects()), job)
-    with tidelog.open(url, at="latest") as view:
+    jobs.run(open_store(url), job)
+    with tidelog.open(url, checkpoint="latest") as view:
         assert view.key("a").sizes.items() == [("x", (2, 2))]
         assert view.key("a").good.get() == 1
         assert [list(view.scan(name)) for name in Quoting.names] == [[("a", 1)]] * 4
@@ -229,21 +228,22 @@ def test_states_and_columns_of_a_job_may_have_names_that_are_no_attributes(url: 
 
 def test_declared_states_are_checked_and_needed_by_nobody(url: str) -> None:
     write(url, 1)
-    with tidelog.open(url, {"total": ValueState(int), "new": ValueState(str)}, at="latest") as view:
+    declared = {"total": ValueState(int), "new": ValueState(str)}
+    with tidelog.open(url, declared, checkpoint="latest") as view:
         assert (view.key("a").total.get(), view.key("a").new.get()) == (1, None)
         with pytest.raises(AttributeError, match="total, new"):
             _ = view.key("a").seen
     with pytest.raises(StateSchemaError, match="total"):
-        tidelog.open(url, {"total": ValueState(str)}, at="latest")
-    with pytest.raises(ConfigError, match='at="latest"'):
+        tidelog.open(url, {"total": ValueState(str)}, checkpoint="latest")
+    with pytest.raises(ConfigError, match='checkpoint="latest"'):
         tidelog.open(url)  # type: ignore[call-overload]
 
 
 def test_the_values_of_an_aggregate_are_read(url: str) -> None:
-    jobs.run_until_break(open_store(url, Effects()), jobs.word_count(breaks_at=200))
-    with tidelog.open(url, at="latest", operator="count") as view:
+    jobs.run_until_break(open_store(url), jobs.word_count(breaks_at=200))
+    with tidelog.open(url, checkpoint="latest", operator="count") as view:
         found = dict(view.scan("aggregate"))
         assert found.keys() == set(jobs.WORDS[:40])
         assert all(view.key(word).aggregate.get() == count for word, count in found.items())
     with pytest.raises(ConfigError, match="one of count"):
-        tidelog.open(url, at="latest", operator="source")
+        tidelog.open(url, checkpoint="latest", operator="source")

@@ -21,7 +21,7 @@ class Silent(SplitReader):
 class Slow(Source):
     """One split, and a discovery that takes so long."""
 
-    prompt = True
+    reads_without_waiting = True
     rediscover_s = 1.0
 
     def __init__(self, clock: VirtualClock, took: float) -> None:

@@ -13,8 +13,6 @@ from tests.unit.runtime.test_changed_types import stopped
 from tidelog import IterableSource, Job, Tumbling
 from tidelog.errors import ConfigError, StateSchemaError
 from tidelog.runtime.graph import KeyedStream
-from tidelog.runtime.operators import spans
-from tidelog.runtime.operators.spans import SameWindow
 from tidelog.runtime.operators.window import WindowSpan
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.observe import status_of
@@ -220,10 +218,7 @@ def test_a_changed_program_is_refused_or_migrated() -> None:
     assert len(sink.records) == 60 * 60
 
 
-@pytest.mark.parametrize("earlier", [True, False], ids=["an earlier build", "this one"])
-def test_a_sliding_join_goes_on_with_what_was_kept_for_each_window_or_for_all_of_them(
-    earlier: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sliding_join_goes_on_with_what_was_kept() -> None:
     source, sink, store = Portions({"s": list(range(60))}), Outside(), MemoryStore()
     span = WindowSpan(100, 10)
 
@@ -235,10 +230,7 @@ def test_a_sliding_join_goes_on_with_what_was_kept_for_each_window_or_for_all_of
         keyed.join(keyed, window=span).map(lambda pair: pair).sink(sink)
         return job
 
-    with monkeypatch.context() as patches:
-        if earlier:
-            patches.setattr(spans, "join_span", lambda *_: SameWindow(span))
-        stopped(make(), store)
+    stopped(make(), store)
     assert len(sink.records) > 0
     run(make(), store, seed=3)
     windows = {n: {*span.starts(7 * n, -1000)} for n in range(60)}

@@ -187,5 +187,5 @@ def test_what_is_known_to_be_right_goes_on_all_the_same() -> None:
     store, sink = MemoryStore(), Outside()
     stopped(paired(joined)(sink), store, parallelism=1)
     swapped = paired(lambda left, right: joined(right, left))
-    run(swapped(sink), store, config(allow_dropped_state=("join/$meaning",)))
+    run(swapped(sink), store, config(allow_non_restored_state=("join/$meaning",)))
     assert {pair[0][2].partition(" ")[0] for pair in sink.records} == {"left", "right"}

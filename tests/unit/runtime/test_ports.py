@@ -48,7 +48,7 @@ class Told(Source):
         self.reading.append(split)
         return _Reader(self, split, position)
 
-    def checkpointed(self, positions: Mapping[str, Any]) -> None:
+    def on_checkpoint_complete(self, positions: Mapping[str, Any]) -> None:
         assert not self.closed
         self.positions.update(positions)
 
@@ -184,11 +184,11 @@ class _Arriving(SplitReader):
         self._late = split == "late"
 
     @property
-    def behind(self) -> bool:  # type: ignore[override]  # asked, not told
+    def has_lag(self) -> bool:  # type: ignore[override]  # asked, not told
         return self._late and not self._source.arrived
 
     def read(self) -> list[Any]:
-        if self.behind or self.position == 2:
+        if self.has_lag or self.position == 2:
             return []
         self.position += 1
         return [(1_000 if self._late else 900_000) + self.position]

@@ -91,11 +91,13 @@ def test_an_operator_with_state_goes_only_when_it_is_named_and_then_it_is_told(
         run(changed, store)
     told = str(refused.value)
     assert "operator 'count'" in told and "state 'aggregate'" in told
-    assert "--allow-dropped-state count (JobConfig.allow_dropped_state)" in told
+    assert "--allow-non-restored-state count (JobConfig.allow_non_restored_state)" in told
     with pytest.raises(RestoreError, match="operator 'count'"):
-        run(changed, store, allow_dropped_state=("total", "sink"))
+        run(changed, store, allow_non_restored_state=("total", "sink"))
     assert store._objects == before, "the running job is not fenced"
-    runner = tidelog.JobRunner(changed, store, config(allow_dropped_state=("count",)), effects())
+    runner = tidelog.JobRunner(
+        changed, store, config(allow_non_restored_state=("count",)), effects()
+    )
     with caplog.at_level(logging.WARNING):
         asyncio.run(runner.run())
     assert status_of(runner).dropped_state == ("state 'aggregate' of operator 'count'",)
@@ -109,9 +111,11 @@ def test_a_renamed_source_would_read_everything_again_and_is_refused() -> None:
     store, sink = MemoryStore(), Outside()
     stopped(job(count, sink), store)
     changed = job(count, sink, name="words")
-    with pytest.raises(RestoreError, match=r"'source'.*positions of its splits.*--allow-dropped"):
+    with pytest.raises(
+        RestoreError, match=r"'source'.*positions of its splits.*--allow-non-restored"
+    ):
         run(changed, store)
-    run(changed, store, allow_dropped_state=("source",))
+    run(changed, store, allow_non_restored_state=("source",))
     again = dict(sink.records)
     assert all(again[word] > n for word, n in WORDS.items())
 
@@ -147,11 +151,13 @@ def test_a_sink_with_transactions_is_not_removed_replaced_or_left_without_leave(
         with pytest.raises(RestoreError, match=f"{held} sink transactions") as refused:
             run(changed, store)
         assert "stop it with a savepoint" in str(refused.value)
-        assert "--allow-dropped-state" in str(refused.value)
+        assert "--allow-non-restored-state" in str(refused.value)
         assert store._objects == before
     written = {word for records in sink.committed.values() for (word,) in records}
     assert written
-    runner = tidelog.JobRunner(changes[0], store, config(allow_dropped_state=("sink",)), effects())
+    runner = tidelog.JobRunner(
+        changes[0], store, config(allow_non_restored_state=("sink",)), effects()
+    )
     asyncio.run(runner.run())
     assert runner.incarnation.plan.dropped == (f"{held} sink transactions of sink 'sink'",)
 
@@ -179,7 +185,7 @@ def test_a_sink_that_is_named_is_dropped_and_not_taken_for_one_in_its_place(
     made.source(SOURCE).map(lambda w: tidelog.Row(word=w), name="row").sink(files, name="new")
     with pytest.raises(TidelogError, match=r"output file .*after.*found neither"):
         run(made, store)
-    runner = tidelog.JobRunner(made, store, config(allow_dropped_state=("sink",)), effects())
+    runner = tidelog.JobRunner(made, store, config(allow_non_restored_state=("sink",)), effects())
     asyncio.run(runner.run())
     [dropped] = runner.incarnation.plan.dropped
     assert dropped.endswith("sink transactions of sink 'sink'")
@@ -198,7 +204,7 @@ def test_a_sink_that_stays_commits_what_it_had_written_for_an_operator_that_goes
         held = dict(sink.committed)
         # The process died before it committed the savepoint.
         sink.prepared, sink.committed = dict(held), {}
-        settings = config(parallelism=parallelism, allow_dropped_state=("count",))
+        settings = config(parallelism=parallelism, allow_non_restored_state=("count",))
         runner = tidelog.JobRunner(job(after, sink), store, settings, effects())
         asyncio.run(runner.run())
         assert held and held.items() <= sink.committed.items()
@@ -246,8 +252,8 @@ def test_a_renamed_state_of_a_processor_would_begin_empty_and_is_refused() -> No
         run(job(processed("count"), sink), store)
     told = str(refused.value)
     assert "states of operator 'process'; expected 'seen', as the checkpoint has it" in told
-    assert "'count' instead" in told and "--allow-dropped-state process/seen" in told
-    run(job(processed("count"), sink), store, allow_dropped_state=("process/seen",))
+    assert "'count' instead" in told and "--allow-non-restored-state process/seen" in told
+    run(job(processed("count"), sink), store, allow_non_restored_state=("process/seen",))
     newest = {record[0]: record[1] for record in sink.records}
     assert sum(newest.values()) < len(SOURCE.records)
 
@@ -305,5 +311,5 @@ def test_another_class_of_source_does_not_get_positions_that_it_cannot_read() ->
     assert store._objects == before
     # A subclass, or what it was derived from, goes on.
     stopped(counting(Portions({"0": list(range(100))})), store)
-    run(counting(other), store, allow_dropped_state=("source",))
+    run(counting(other), store, allow_non_restored_state=("source",))
     assert dict(sink.records)["7"] >= 60

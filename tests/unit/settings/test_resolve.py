@@ -24,13 +24,13 @@ def written(tmp_path: Path, text: str) -> Path:
 def test_a_file_has_the_names_of_python_and_units(tmp_path: Path) -> None:
     file = written(
         tmp_path,
-        'parallelism = 2\nmemory = "64 MiB"\nallow_dropped_state = ["old", "show/last"]\n'
+        'parallelism = 2\nmemory = "64 MiB"\nallow_non_restored_state = ["old", "show/last"]\n'
         'work_dir = "/tmp/tables"\n[upload]\nlinger = "20 ms"\n[materialize]\nenabled = false\n'
         'bytes_per_s = "50 MB/s"\n[retry]\nhedge_after = "off"\n[rocksdb]\ncompression = "zstd"\n',
     )
     config = load_config(file)
     assert (config.parallelism, config.memory, config.upload.linger) == (2, 64 << 20, 0.02)
-    assert config.allow_dropped_state == ("old", "show/last")
+    assert config.allow_non_restored_state == ("old", "show/last")
     assert config.work_dir == Path("/tmp/tables")
     assert (config.materialize.enabled, config.materialize.bytes_per_s) == (False, 50_000_000)
     assert (config.retry.hedge_after, config.rocksdb.compression) == (None, "zstd")
@@ -110,7 +110,7 @@ WRONG = [
     ("[retry]\nattempts = 0", "at least 1, or unlimited", "found 0"),
     ('[retry]\ndeadline = "off"', "more than 0 s", "found 'off'"),
     ('work_dir = ""', "a path, or temporary", "found an empty text"),
-    ("allow_dropped_state = [1]", "names: a list in TOML", "found [1]"),
+    ("allow_non_restored_state = [1]", "names: a list in TOML", "found [1]"),
     ('[rocksdb]\ncompression = "gzip"', "one of none, lz4, lz4hc, zstd", "found gzip"),
     ("[upload]\ncompression_level = 23", "from 0 to 22", "found 23"),
     ("parallelism = 200", "a number from 1 to 128, the number of key groups", "found 200"),
@@ -158,7 +158,7 @@ def test_what_is_wrong_is_named_wherever_it_stands(given: dict[str, Any], says: 
         ({"memory": 64 << 40}, "option memory; .*to 4 TiB; found"),
         ({"upload": UploadConfig(linger=-1)}, "upload.linger; .*from 0 s to 1 min; found -1"),
         ({"upload": UploadConfig(linger=float("nan"))}, "option upload.linger"),
-        ({"allow_dropped_state": "old"}, "option allow_dropped_state"),
+        ({"allow_non_restored_state": "old"}, "option allow_non_restored_state"),
         ({"work_dir": "/tmp"}, "work_dir; expected a path, or None.*Next: pass a pathlib.Path"),
         ({"upload": UploadConfig(linger="20 ms")}, "Next: pass seconds, such as 0.25"),
         ({"workers": "auto"}, "Next: pass a number"),

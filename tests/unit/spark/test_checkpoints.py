@@ -44,7 +44,7 @@ def document(synthetic: Synthetic, directory: Path, exit_code: int = 0) -> dict[
     return found
 
 
-@pytest.mark.parametrize("command", ["inspect", "log", "sweep", "checkpoints list"])
+@pytest.mark.parametrize("command", ["inspect", "log", "gc", "checkpoints list"])
 def test_a_command_for_jobs_names_the_one_for_queries(command: str, tmp_path: Path) -> None:
     result = tidelog(*command.split(), lay_out(tmp_path, Synthetic().virtual(1).objects))
     assert result.exit_code and "`tidelog spark checkpoints`" in result.stderr

@@ -1,4 +1,4 @@
-"""`tidelog spark doctor` on checkpoints: whose they are, what is damaged, what to do."""
+"""`tidelog spark check` on checkpoints: whose they are, what is damaged, what to do."""
 
 import json
 from pathlib import Path
@@ -21,8 +21,8 @@ OTHER_PROVIDER = {"offsets/0": offsets(0, provider="org.example.Mine")}
 
 
 def findings(directory: Path, *options: str) -> Findings:
-    """What doctor finds in a checkpoint, without its findings on this machine and settings."""
-    result = tidelog("spark", "doctor", directory, *options, "--json")
+    """What `tidelog spark check` finds in a checkpoint, not of machine and settings."""
+    result = tidelog("spark", "check", directory, *options, "--json")
     found: Findings = json.loads(result.stdout)["findings"]
     assert result.exit_code == int(any(f["verdict"] == "fail" for f in found))
     return [f for f in found if f["check"] in CHECKS]

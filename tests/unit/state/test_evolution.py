@@ -8,7 +8,7 @@ from tests.unit.state.conftest import Bench
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.errors import StateSchemaError
 from tidelog.runtime.operators.spans import WindowSpan
-from tidelog.runtime.operators.window import AggregateWindow, RecordsWindow
+from tidelog.runtime.operators.window import RecordsWindow
 from tidelog.state.handles.keyed import ValueHandle
 from tidelog.state.registry import StateRegistry
 from tidelog.state.schema.evolution import objection
@@ -124,15 +124,6 @@ def test_kinds_times_to_live_and_spans_of_windows_are_compared_too(
     assert found is None if reason is None else reason in (found or "")
 
 
-def test_windows_of_a_build_without_slices_are_refused_with_the_way_on() -> None:
-    name, kind, schema = AggregateWindow.state(WindowSpan(60_000, 10_000))
-    assert schema[:2] == ("msgpack", "size 60000 ms, slide 10000 ms")
-    with pytest.raises(StateSchemaError, match="once per window, and this one once per") as refused:
-        StateRegistry("counts", [window(schema[:2])]).register(name, kind, schema)
-    assert "another name= and drop" in refused.value.action
-    assert "--allow-dropped-state counts" in refused.value.action
-
-
 def test_windows_that_share_nothing_are_stored_as_ever() -> None:
     name, kind, schema = RecordsWindow.state(WindowSpan(60_000, 60_000))
     stored = StateInfo(7, name, kind, ("msgpack", "size 60000 ms, slide 60000 ms"), None)
@@ -158,22 +149,3 @@ def test_names_in_quotes_are_read_from_what_is_stored(bench: Bench) -> None:
     states = stored_states(bench.backend, bench.backend.registry.infos())
     shown = named_state(states, "places").state
     assert isinstance(shown, ValueHandle) and shown.get() == (1, (2, [(3,)], "x"))
-
-
-@pytest.mark.parametrize(
-    ("stored", "wanted"),
-    [
-        ("user id int, at struct<a b:int>", "`user id` long, at struct<`a b`:long>, n int"),
-        ("größe int, odd name int", "`größe` long, `odd name` long"),
-        ("m map<string,struct<a b:int>>", "m map<string,struct<`a b`:int>>, more string"),
-    ],
-)
-def test_a_state_of_a_release_that_put_no_name_into_quotes_goes_on(
-    stored: str, wanted: str
-) -> None:
-    before = StateInfo(1, "places", "value", (stored,))
-    assert (
-        objection(before, StateInfo(1, "places", "value", (parse_schema(wanted).schema,))) is None
-    )
-    shorter = StateInfo(1, "places", "value", (parse_schema("other int").schema,))
-    assert objection(before, shorter) is not None

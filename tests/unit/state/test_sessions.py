@@ -19,7 +19,7 @@ from tidelog.runtime.operators.spans import ONCE, WindowSpan
 from tidelog.runtime.operators.tumbling_window import aggregate_window
 from tidelog.runtime.operators.window import RecordsWindow
 from tidelog.state.schema.decode import RowDecoder
-from tidelog.state.sessions import MOST_HELD
+from tidelog.state.sessions import MAX_SESSIONS
 from tidelog.verify.job.rows import RowScan
 
 GAP = 10
@@ -110,7 +110,7 @@ def test_sessions_that_become_one_rewrite_none_of_their_records(bench: Bench) ->
 
 def test_rows_of_sessions_are_shown_and_belong_to_their_key_groups(bench: Bench) -> None:
     window = sums(bench)
-    give(window, *range(0, 20 * (MOST_HELD + 1), 20))
+    give(window, *range(0, 20 * (MAX_SESSIONS + 1), 20))
     bench.backend.flush()
     infos = bench.backend.registry.infos()
     scan = RowScan(4, bench.backend.owned, infos)

@@ -26,7 +26,7 @@ class Disk:
 
     def open(self, name: str, log: str | None = None) -> ObjectStore:
         log_url = None if log is None else str(self.root / log)
-        return open_store(str(self.root / name), INLINE, log_url=log_url)
+        return open_store(str(self.root / name), effects=INLINE, log_url=log_url)
 
     def names(self, name: str) -> list[str]:
         return asyncio.run(names(LocalStore(self.root / name, INLINE)))
@@ -100,7 +100,7 @@ def test_a_store_that_began_with_its_log_beside_its_tables_keeps_it_there(disk: 
     disk.fill("main")
     error = disk.refused("main", "fast")
     assert isinstance(error, ConfigError)
-    assert "tidelog fork URL@latest NEWURL --log-store URL" in str(error)
+    assert "tidelog clone URL@latest NEWURL --log-store URL" in str(error)
     assert disk.names("fast") == [] and disk.read("main") == b"segments/a.seg"
 
 

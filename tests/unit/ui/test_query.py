@@ -11,7 +11,7 @@ from tests.support.faults import FaultyStore
 from tests.support.jobs import store_of
 from tests.unit.spark.synthetic import Synthetic
 from tidelog.errors import TidelogError
-from tidelog.spark.plugin.doctor import CheckResult
+from tidelog.spark.plugin.check import CheckResult
 from tidelog.ui.document import Document, QueryPart
 from tidelog.ui.following import Follower
 from tidelog.ui.query import QueryWatcher, notices
@@ -100,7 +100,7 @@ def test_a_report_is_written_of_a_checkpoint_and_says_what_is_damaged(tmp_path: 
     assert "3f43980e-0a67-46ab-88dc-4b831f39a269" in file.read_text()
     (path / made.segments()[-1]).unlink()
     result = tidelog("report", path, "--output", str(file))
-    assert result.exit_code == 1 and "tidelog spark doctor" in result.stdout
+    assert result.exit_code == 1 and "tidelog spark check" in result.stdout
 
 
 async def test_a_checkpoint_is_read_again_though_the_clock_was_set_back_by_an_hour() -> None:

@@ -200,7 +200,7 @@ def test_a_manifest_put_back_under_its_own_number_has_too_few_changes() -> None:
     report = verified(with_manifest(small(), 8, lambda newest: replace(newest, operators=older)))
     assert verdicts(report) == {5: "sound", 6: "sound", 7: "sound", 8: "doubtful"}
     assert {problem.check for problem in report.problems} == {"order"}
-    assert all("as slot 7 has" in problem.expected for problem in report.problems)
+    assert all("as checkpoint 7 has" in problem.expected for problem in report.problems)
 
 
 def test_a_range_that_belongs_to_another_partition_is_found() -> None:
@@ -262,7 +262,7 @@ def test_checkpoints_that_are_dropped_meanwhile_are_gone_and_no_problem(
 
 
 class Sweeping(MemoryStore):
-    """A new start counts the oldest checkpoint no more; a sweep takes its objects, not its slot."""
+    """A new start counts the oldest checkpoint no more; `gc` takes its objects, not its slot."""
 
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         data = await super().get(name, start, length)
@@ -291,7 +291,8 @@ class Restarting(MemoryStore):
         data = await super().get(name, start, length)
         if name == f"checkpoints/{NEWEST:08d}.json":
             author = Author(Generation(9), "attempt")
-            await self.put("checkpoints/00000009.json", encode_entry(Start(Slot(9), author, 0, "")))
+            begun = Start(Slot(9), author, 0, "", history=((Slot(OLDEST), Slot(NEWEST)),))
+            await self.put("checkpoints/00000009.json", encode_entry(begun))
             await self.put(object_names.segment(Generation(9), "process", 1), b"its first segment")
         return data
 
@@ -325,9 +326,11 @@ def test_a_store_is_sound_after_its_values_were_migrated(parallelism: int) -> No
 def test_a_store_is_sound_after_an_operator_was_dropped_and_came_back() -> None:
     store = MemoryStore("memory://dropped")
     stopped(counting(), store, retain=20)
-    stopped(counting(name="total"), store, "dropped", retain=20, allow_dropped_state=("count",))
+    stopped(
+        counting(name="total"), store, "dropped", retain=20, allow_non_restored_state=("count",)
+    )
     assert_sound(report_on(store))
-    run(counting(), store, retain=20, allow_dropped_state=("total",))
+    run(counting(), store, retain=20, allow_non_restored_state=("total",))
     assert_sound(report_on(store))
 
 

@@ -1,4 +1,4 @@
-"""One run of a job in this process: its options, the job by its name, malloc and open files.
+"""One run of a job in this process: its stores and workers, malloc and open files.
 
 Invariants: every error is in the ending that is reported; malloc's settings in the environment
 win, and where there is no glibc nothing happens.
@@ -7,24 +7,20 @@ win, and where there is no glibc nothing happens.
 import asyncio
 import ctypes
 import gc
-import importlib
-import inspect
 import os
 import resource
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from tidelog.cli.effects import command_effects
 from tidelog.cli.exit_codes import EXIT_INTERRUPTED, EXIT_PROBLEM, exit_code_of
 from tidelog.cli.logs import in_documents
 from tidelog.cli.output import Output, defect, print_traceback
+from tidelog.cli.run.definition import load_job
 from tidelog.cli.run.options import MetricsOptions, RunOptions, StartOptions
 from tidelog.cli.run.reports import (
     Ending,
@@ -34,21 +30,18 @@ from tidelog.cli.run.reports import (
     reports_never_wait,
 )
 from tidelog.cli.run.running import run_with_restarts
-from tidelog.errors import ConfigError, TidelogError, UnavailableError
+from tidelog.errors import TidelogError
 from tidelog.ids import Slot
 from tidelog.runtime.config import JobArguments, JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.status import JobStatus
 from tidelog.runtime.status.watchdog import watched_loop
-from tidelog.runtime.user_code import user_code
 from tidelog.settings import Resolved
 from tidelog.storage.open import StoreAccess
 
 if TYPE_CHECKING:
     from tidelog.runtime.workers.processes import ForkedWorkers
-
-EXAMPLES: Final = ("wordcount", "sessions", "outages")
 
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
@@ -78,6 +71,7 @@ _ENVIRONMENT: Final = (
 
 def run_in_process(
     job: str,
+    arguments: JobArguments,
     options: RunOptions,
     config: Callable[[], Resolved],
     start: StartOptions,
@@ -90,11 +84,12 @@ def run_in_process(
     _allow_many_files()
     resolved = config()
     with reports_never_wait(as_json=options.as_json):
-        sys.exit(_reported(job, options, resolved, start, metrics))
+        sys.exit(_reported(job, arguments, options, resolved, start, metrics))
 
 
 def _reported(
     job: str,
+    arguments: JobArguments,
     options: RunOptions,
     resolved: Resolved,
     start: StartOptions,
@@ -106,7 +101,6 @@ def _reported(
     error: TidelogError | None = None
     try:
         settings = resolved.config()
-        arguments = JobArguments(options.input, options.output, options.include, options.follow)
         loaded_job = load_job(job, arguments)
         stores = _Stores(options, settings)
         with _workers(loaded_job, settings, start, stores) as processes:
@@ -171,7 +165,7 @@ async def _run(
     with command_effects() as effects, watched_loop(effects.clock), _metrics(metrics) as listen:
         store = stores.open(effects)
         origin = start.restore_from(store, effects, stores.access)
-        slot = None if start.slot is None else Slot(start.slot)
+        checkpoint = None if start.checkpoint is None else Slot(start.checkpoint)
         workers = None
         if processes is not None:
             from tidelog.runtime.workers.parent import Workers  # noqa: PLC0415  # only for these
@@ -184,7 +178,7 @@ async def _run(
                 store,
                 replace(config, drop_in_flight=False) if goes_on else config,
                 effects,
-                restore_slot=None if goes_on else slot,
+                restore_checkpoint=None if goes_on else checkpoint,
                 restore_from=None if goes_on else origin,
                 workers=workers,
             )
@@ -221,113 +215,8 @@ def _reporter(options: RunOptions, resolved: Resolved) -> Reporter:
         from tidelog.cli.run.live import LiveView  # noqa: PLC0415  # rich costs start-up time
 
         return LiveView()
-    return PlainLines(options.report_interval or (5.0 if terminal else 60.0))
-
-
-def load_job(name: str, arguments: JobArguments) -> Job:
-    """The job of an example's name, `module:attribute` or `file.py:attribute`.
-
-    The attribute is a Job, or a function that returns one and may take the arguments. Raises
-    ConfigError when it is neither or does not take arguments that were given, UserFunctionError
-    when importing or building it fails.
-    """
-    path = f"tidelog.examples.{name}:job" if name in EXAMPLES else name
-    module_name, _, attribute = path.partition(":")
-    if not module_name or not attribute:
-        raise ConfigError(
-            f"job {name!r}",
-            expected=f"{', '.join(EXAMPLES)}, module:attribute or file.py:attribute",
-            action="name one of these",
-        )
-    found, takes = _imported(path, module_name, attribute), False
-    if not isinstance(found, Job) and callable(found):
-        with user_code(path):
-            takes = bool(inspect.signature(found).parameters)
-            found = found(arguments) if takes else found()
-    if not isinstance(found, Job):
-        raise ConfigError(
-            f"job {path!r}",
-            expected="a Job, or a function that returns one",
-            found=type(found).__name__,
-            action="correct the name or the function",
-        )
-    passed = [f"--{f.name}" for f in fields(arguments) if getattr(arguments, f.name) != f.default]
-    if passed and not takes:
-        raise ConfigError(
-            ", ".join(passed),
-            expected="a job that reads them: a function that takes a JobArguments",
-            found=f"{path}, which takes none",
-            action="leave them out, or take a JobArguments in the job's function",
-        )
-    return found
-
-
-class _importing(user_code):
-    """Names the module whose import failed."""
-
-    __slots__ = ()
-    expected = "to be imported"
-    action = "fix the import and start again"
-
-
-def _imported(path: str, module_name: str, attribute: str) -> Any:
-    file = Path(module_name)
-    of_file = file.suffix == ".py"
-    name = file.stem if of_file else module_name
-    with _importing(f"module {name}"):
-        try:
-            module = _of_file(path, name, file) if of_file else _of_name(name)
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-                raise  # an import within the module
-            raise _nowhere(path, f"no module {error.name!r}") from error
-        if not hasattr(module, attribute):
-            raise _nowhere(path, f"no {attribute!r} in it", ConfigError)
-        return getattr(module, attribute)
-
-
-def _of_name(name: str) -> ModuleType:
-    # As `python -m` does: an installed script alone would not find the user's modules.
-    with suppress(FileNotFoundError):  # where the command runs was removed
-        _search(Path.cwd())
-    return importlib.import_module(name)
-
-
-def _of_file(path: str, name: str, file: Path) -> ModuleType:
-    """The module that a file is, as `python FILE` finds it; state finds its classes by `name`."""
-    if not file.is_file():
-        raise _nowhere(path, f"no module {name!r}")
-    if name in sys.modules:
-        other = getattr(sys.modules[name], "__file__", None)
-        if other is None or Path(other).resolve() != file.resolve():
-            raise ConfigError(
-                f"job {path}",
-                expected="a file with a name that no other module has",
-                found=f"module {name!r}, which is imported already from {other or 'Python'}",
-                action="rename the file",
-            )
-        return sys.modules[name]
-    _search(file.resolve().parent)
-    spec = spec_from_file_location(name, file)
-    assert spec is not None and spec.loader is not None, "it has the suffix of Python"
-    module = sys.modules[name] = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def _search(directory: Path) -> None:
-    """Find modules there from now on, before any other place."""
-    if str(directory) not in sys.path:
-        sys.path.insert(0, str(directory))
-
-
-def _nowhere(path: str, found: str, kind: type[ConfigError] = UnavailableError) -> ConfigError:
-    return kind(
-        f"job {path}",
-        expected="a file, or a module here or on PYTHONPATH, with this attribute",
-        found=found,
-        action="correct the name, or run from the directory that holds the module",
-    )
+    interval_s = options.report_interval or (5.0 if terminal else 60.0)
+    return PlainLines(interval_s, verbose=options.verbose)
 
 
 def return_freed_memory() -> None:

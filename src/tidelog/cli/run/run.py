@@ -6,6 +6,7 @@ import click
 
 from tidelog.cli.options import options_of
 from tidelog.cli.run.options import (
+    HELP_ALL,
     MetricsOptions,
     RunOptions,
     SectionedCommand,
@@ -26,12 +27,15 @@ Exit codes:
 
 @click.command("run", cls=SectionedCommand, epilog=_EXIT_CODES)
 @click.argument("job")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGUMENTS]")
 @options_of("run", RunOptions)
 @config_options
 @options_of("start", StartOptions)
 @options_of("metrics", MetricsOptions)
+@HELP_ALL
 def command(
     job: str,
+    arguments: tuple[str, ...],
     run: RunOptions,
     config: Callable[[], Resolved],
     start: StartOptions,
@@ -40,10 +44,11 @@ def command(
     """Run JOB until its input ends.
 
     JOB is wordcount, sessions, outages, module:attribute or file.py:attribute: the attribute is a
-    Job or a function that returns one and may take a JobArguments. The same command started again
-    resumes from the last checkpoint in the store.
+    Job or a function that returns one and may take a JobArguments, or a dataclass of its own that
+    its parameter is annotated with. What follows `--` at the end are arguments of the job. The same
+    command started again resumes from the last checkpoint in the store.
     """
     # The rest imports what runs jobs, which neither `--help` nor a wrong option needs.
     from tidelog.cli.run.process import run_in_process  # noqa: PLC0415
 
-    run_in_process(job, run, config, start, metrics)
+    run_in_process(job, run.arguments(arguments), run, config, start, metrics)

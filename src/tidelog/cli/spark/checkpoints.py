@@ -73,7 +73,7 @@ def _log_lines(log: LogSummary) -> Iterator[str]:
     if log.orphan_segments:
         yield (
             f"{log.orphan_segments} segments of {size(log.orphan_bytes)} stand in no index: of a "
-            "batch in flight, or garbage that the query's next start sweeps"
+            "batch in flight, or garbage that the query's next start deletes"
         )
 
 

@@ -1,4 +1,4 @@
-"""`tidelog spark conf`, `jar` and `doctor`: the plug-in and its settings, and whether they hold."""
+"""`tidelog spark conf`, `jar` and `check`: the plug-in and its settings, and whether they hold."""
 
 import shlex
 import shutil
@@ -15,7 +15,7 @@ from tidelog.cli.store.options import on_this_machine, opened
 from tidelog.errors import ConfigError
 from tidelog.spark.checkpoint.checkpoint import store_url
 from tidelog.spark.checkpoint.inspection import check_checkpoint
-from tidelog.spark.plugin.doctor import CheckResult, check_installation, check_settings
+from tidelog.spark.plugin.check import CheckResult, check_installation, check_settings
 from tidelog.spark.plugin.jar import plugin_jar
 from tidelog.spark.plugin.options import OPTIONS
 from tidelog.spark.plugin.settings import JARS, read_properties, settings
@@ -136,7 +136,7 @@ def _copied(jar: Path, target: Path) -> Path:
     return path
 
 
-@click.command("doctor")
+@click.command("check")
 @click.argument("url", required=False)
 @click.option("--conf", **CONF)
 @click.option(
@@ -148,7 +148,7 @@ def _copied(jar: Path, target: Path) -> Path:
 @spark_home_option
 @endpoint_option
 @on_this_machine
-async def doctor_command(
+async def check_command(
     output: Output,
     url: str | None,
     conf: dict[str, str],

@@ -1,4 +1,4 @@
-"""`tidelog doctor`, `inspect` and `sweep`: is a store safe, is it whole, what is garbage in it?"""
+"""`tidelog store check`, `inspect`, `gc`: is a store safe, is it whole, what is garbage in it?"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,7 +8,7 @@ import click
 
 from tidelog.catalog.application import Application, read_application, stored_partitions
 from tidelog.catalog.audit import AuditReport, advised, audit
-from tidelog.catalog.sweep import SweepPlan, delete_garbage, plan_sweep
+from tidelog.catalog.gc import GarbagePlan, delete_garbage, plan_gc
 from tidelog.checkpoint.invariants import unreadable
 from tidelog.cli.exit_codes import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.options import option
@@ -24,9 +24,9 @@ from tidelog.storage.port import ObjectInfo
 from tidelog.storage.probe import ProbeReport, probe_store
 
 
-@click.command("doctor")
+@click.command("check")
 @on_store
-async def doctor_command(invocation: StoreCommand) -> int:
+async def check_command(invocation: StoreCommand) -> int:
     """Test whether the store at URL keeps what jobs rely on.
 
     Writes, races for, lists and deletes objects under probe/, 32 MiB among them to measure the
@@ -40,7 +40,7 @@ async def doctor_command(invocation: StoreCommand) -> int:
     result = ("result", lambda check: "ok" if check.passed else "FAILED")
     safe = f"{report.url} is safe for jobs"
     unsafe = (
-        f"{report.url} is NOT safe for jobs: mend what failed, or use S3, a local directory "
+        f"{report.url} is NOT safe for jobs: correct what failed, or use S3, a local directory "
         "or another store that passes"
     )
     invocation.output.show(
@@ -90,7 +90,9 @@ async def inspect_command(invocation: StoreCommand, deep: bool) -> int:
         report = await audit(invocation.store, deep=deep, progress=progress)
     if report.problems:
         running = await runs_here(invocation.store.url)
-        report = replace(report, problems=advised(report.problems, report.slots, running=running))
+        report = replace(
+            report, problems=advised(report.problems, report.checkpoints, running=running)
+        )
     newest = report.newest_restorable
     problems = [
         {
@@ -98,7 +100,7 @@ async def inspect_command(invocation: StoreCommand, deep: bool) -> int:
             "where": problem.where,
             "expected": problem.expected,
             "found": problem.found,
-            "slots": problem.unusable,
+            "checkpoints": problem.unusable,
             "action": problem.action,
         }
         for problem in report.problems
@@ -112,11 +114,11 @@ async def inspect_command(invocation: StoreCommand, deep: bool) -> int:
 def _described(report: AuditReport, *, deep: bool) -> Iterator[str | Rows]:
     restorable = {True: "yes", False: "NO", None: None}
     yield Rows(
-        report.slots,
-        *("slot", "kind", "checkpoint_id", ("restorable", lambda s: restorable[s.restorable])),
+        report.checkpoints,
+        *("checkpoint", "kind", ("restorable", lambda s: restorable[s.restorable])),
     )
     for problem in report.problems:
-        yield from finding_lines(problem, "slot")
+        yield from finding_lines(problem, "checkpoint")
     yield ""
     depth = "every byte read" if deep else "bytes not read, --deep reads them"
     objects = f"{report.objects} data objects of {size(report.bytes)}"
@@ -144,7 +146,7 @@ async def _inspect_partitions(
         store = invocation.access.open(path, invocation.effects)
         try:
             return await audit(store, deep=deep)
-        except ObjectNotFoundError as error:  # it has lost all of its slots
+        except ObjectNotFoundError as error:  # it has lost all of its checkpoints
             return AuditReport((), (unreadable(path, error),), 0, 0)
         finally:
             await store.close()
@@ -178,10 +180,10 @@ async def _inspect_partitions(
     return EXIT_PROBLEM if any(report.problems for report in reports.values()) else EXIT_OK
 
 
-@click.command("sweep")
+@click.command("gc")
 @on_store
 @option("--dry-run/--delete", default=True, help="Only say what would be deleted.")
-async def sweep_command(invocation: StoreCommand, dry_run: bool) -> int:
+async def gc_command(invocation: StoreCommand, dry_run: bool) -> int:
     """Delete the garbage in the store at URL; without --delete only list it.
 
     Garbage is what generations before the newest one wrote and no retained checkpoint names.
@@ -189,7 +191,7 @@ async def sweep_command(invocation: StoreCommand, dry_run: bool) -> int:
     """
     output = invocation.output
     with output.progress("reading references") as progress:
-        plan = await plan_sweep(invocation.store, progress)
+        plan = await plan_gc(invocation.store, progress)
     if not dry_run:
         with output.progress("deleting") as progress:
             await delete_garbage(invocation.store, plan, progress)
@@ -202,11 +204,11 @@ async def sweep_command(invocation: StoreCommand, dry_run: bool) -> int:
         "undecided": plan.undecided,
         "undecided_bytes": _bytes(plan.undecided),
     }
-    output.show(document, *_swept(plan, deleted=not dry_run))
+    output.show(document, *_collected(plan, deleted=not dry_run))
     return EXIT_OK
 
 
-def _swept(plan: SweepPlan, *, deleted: bool) -> Iterator[str | Rows]:
+def _collected(plan: GarbagePlan, *, deleted: bool) -> Iterator[str | Rows]:
     verdict = "deleted" if deleted else "garbage"
     if found := [*plan.garbage, *plan.undecided]:
         garbage = set(plan.garbage)
@@ -216,7 +218,7 @@ def _swept(plan: SweepPlan, *, deleted: bool) -> Iterator[str | Rows]:
     if plan.undecided:
         yield (
             f"{len(plan.undecided)} objects of generation {plan.generation} are undecided: its "
-            "job may still name them; the first sweep after its next start decides"
+            "job may still name them; the first `tidelog gc` after its next start decides"
         )
     if plan.garbage and not deleted:
         yield "nothing was deleted; add --delete to do it"

@@ -3,7 +3,7 @@
 Part files may be moved away, so one that is missing says nothing; a mark says that it was there.
 It is an empty file for each start of the job and each subtask, whose name has the newest checkpoint
 that was committed. Invariants: a mark is durable when its commit returns; a start makes its mark
-before it writes, so one without a mark is of an older release.
+before it writes.
 """
 
 import re
@@ -51,14 +51,13 @@ class CommitMarks:
         """Raises ObjectNotFoundError where the directory lacks what was committed, as a copy of an
         earlier day does. What is hidden still belongs to a checkpoint that the job went on without.
         """
-        transactions.check_there(
-            tx
-            for parts in those_of(list[Part], self._context.settled)
-            for tx in self._ids(parts)
-            if self._context.answers_for(tx.subtask)
-            and self._lacks(tx)
-            and not any((self._hidden / part.pending).exists() for part in parts)
-        )
+        absent: list[TransactionId] = []
+        for parts in those_of(list[Part], self._context.committed_transactions):
+            ids = (tx for tx in self._ids(parts) if self._context.recovers_for(tx.subtask))
+            missing = [*filter(self._lacks, ids)]
+            if missing and not any((self._hidden / part.pending).exists() for part in parts):
+                absent += missing
+        transactions.check_there(absent)
 
     def forget_all_but(self, parts: Iterable[Part]) -> None:
         """Remove the marks of starts of which none of these is, as far as that is allowed."""

@@ -11,8 +11,14 @@ from typing import Any, Final
 
 import zstandard
 
-from tidelog.connectors.files.source import MARKED_BYTES, InputFile, is_marked, mark_of
-from tidelog.errors import CorruptObjectError, RestoreError
+from tidelog.connectors.files.source import (
+    MARKED_BYTES,
+    InputFile,
+    check_position,
+    is_marked,
+    mark_of,
+)
+from tidelog.errors import CorruptObjectError
 
 _PIECE: Final = 64 << 10
 _ZSTD_PIECES: Final = (64, 1024)
@@ -57,8 +63,7 @@ class CompressedText:
     A file is complete when it appears: its end is an end also where files are followed. A position
     is [offset, None, size, end, mark, file mark], with the size of the file once the offset is the
     end of its text, and zeros before; the marks are `mark_of` the text as far as it was read, and
-    of the file's own bytes once all are. Older releases stored the first five, or four, and before
-    that a byte of the file and its offset in the text as size and end.
+    of the file's own bytes once all are.
     """
 
     size_at_end: Final = None
@@ -69,26 +74,19 @@ class CompressedText:
         return None
 
     def __init__(self, file: InputFile, position: Any, new_member: Callable[[], Member]) -> None:
-        position = position or (0, None, 0, 0)
-        if len(position) < 4:
-            raise RestoreError(
-                f"input file {file.path}",
-                expected="a position in compressed text",
-                found="one in the bytes of the file, which an older version read as text",
-                action="start without this checkpoint, or read the file under another name",
-            )
-        self.begins_at, _, read_size, end, *marks = position
+        position = position or (0, None, 0, 0, mark_of(b""), mark_of(b""))
+        check_position(file.path, position, fits=len(position) == 6)
+        self.begins_at, _, read_size, end, self._mark, file_mark = position
+        """The offset in the text at which reading goes on, and the mark of that position."""
         size = file.identity.st_size
         if size < read_size:
             raise file.changed(f"at least {read_size} bytes", f"{size} bytes")
-        if len(marks) > 1 and read_size and file.mark(read_size) != list(marks[1]):
+        if read_size and file.mark(read_size) != list(file_mark):
             raise file.written_anew()
         at_end = 0 < read_size == size and end == self.begins_at
         self.ends_at: int | None = end if at_end else None
         """The end of the text, once it is known."""
         self._file = file
-        self._mark: list[int] = marks[0] if marks else mark_of(b"")
-        """The mark in the position at which reading goes on."""
         self._beginning = b""
         self._before = b""
         """The last of the text that was left out or handed out."""
@@ -147,7 +145,14 @@ class CompressedText:
         if not self._data:
             # Nothing at all is what a writer leaves that has only created its file.
             if self._member is not None or not self._data_end:
-                raise self._truncated()
+                raise CorruptObjectError(
+                    f"compressed input file {self._file.path}, byte {self._file.size_now()}",
+                    expected="more: the file is not complete",
+                    found="its end",
+                    action="put the whole file there and start again, which goes on where it was; "
+                    "write compressed files elsewhere, or under a name with a dot in front, and "
+                    "rename them when they are complete",
+                )
             self.ends_at = self._start + len(self._text)
             return False
         if self._member is None:
@@ -183,13 +188,3 @@ class CompressedText:
         data = self._file.read(self._data_end, _PIECE)
         self._data = memoryview(data)
         self._data_end += len(data)
-
-    def _truncated(self) -> CorruptObjectError:
-        return CorruptObjectError(
-            f"compressed input file {self._file.path}, byte {self._file.size_now()}",
-            expected="more: the file is not complete",
-            found="its end",
-            action="put the whole file there and start again, which goes on where it was; write "
-            "compressed files elsewhere, or under a name with a dot in front, and rename them "
-            "when they are complete",
-        )

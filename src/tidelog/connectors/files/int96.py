@@ -13,13 +13,13 @@ from typing import Any
 
 def int96_columns(file: Any, names: Sequence[str]) -> list[str]:
     """The paths of such columns in or within those of these names."""
-    columns = (file.schema.column(number) for number in range(len(file.schema.names)))
-    return [
-        column.path
-        for column in columns
-        if column.physical_type == "INT96"
-        and any(column.path == name or column.path.startswith(f"{name}.") for name in names)
-    ]
+    paths, parents = [], tuple(f"{name}." for name in names)
+    for number in range(len(file.schema.names)):
+        column = file.schema.column(number)
+        is_named = column.path in names or column.path.startswith(parents)
+        if column.physical_type == "INT96" and is_named:
+            paths.append(column.path)
+    return paths
 
 
 def check_microseconds(path: Path, group: int, column: str, batch_rows: int) -> None:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,7 +36,7 @@ _SPLIT_BYTES: Final = 256 << 20
 of splits, which checkpoints hold, depend on it."""
 _PART: Final = re.compile(r"(?P<file>.+)/groups-(?P<first>\d+)-(?P<last>\d+)", re.DOTALL)
 """The name of a range of row groups."""
-_AT_ONCE: Final = 8
+_MAX_ACTIVE_SPLITS: Final = 8
 _BUFFER_BYTES: Final = 256 << 10
 """Bytes that are read ahead of each column."""
 
@@ -48,7 +49,7 @@ class ParquetSource(InputFiles):
     without its footer is looked at again. Raises ConfigError.
     """
 
-    at_once = _AT_ONCE
+    max_active_splits = _MAX_ACTIVE_SPLITS
 
     @typed
     def __init__(
@@ -76,7 +77,7 @@ class ParquetSource(InputFiles):
         """Complete files and ranges of large ones; raises ConfigError, StorageError, and
         CorruptObjectError for a file that is not complete and not followed.
         """
-        return [split for name in super().discover() for split in self._splits(name)]
+        return [*chain(*map(self._splits, super().discover()))]
 
     def open(self, split: str, position: Any) -> "ParquetReader":
         """Raises ObjectNotFoundError, StorageError and CorruptObjectError; ConfigError for a file
@@ -141,7 +142,7 @@ class ParquetReader(SplitReader):
         self._mark = [size, *input_file.mark(size)]
         input_file.close()
         self.position = list(position or (groups.start, 0, rows, self._mark))
-        fits = list(map(type, self.position[:3])) == [int, int, int]
+        fits = len(self.position) == 4 and type(self.position[2]) is int
         check_position(path, position, fits=fits)
         if self.position[2] != rows:
             raise StorageError(
@@ -152,7 +153,7 @@ class ParquetReader(SplitReader):
                 "reads them",
                 retry_safe=False,
             )
-        if len(self.position) > 3 and list(self.position[3]) != self._mark:
+        if list(self.position[3]) != self._mark:
             raise input_file.written_anew()
         self._batches: Iterator[Any] | None = None
 

@@ -41,24 +41,23 @@ GROWING: Final = re.compile(
 class Part(msgspec.Struct, frozen=True, array_like=True):
     """A pre-committed file: hidden and final name in the directory, size in bytes, CRC32C.
 
-    With a `target` its bytes go to this offset of a growing file, which gets that name when it is
-    complete; under its own name only where the growing one was completed without it. Releases that
-    knew no growing files stored what comes before.
+    Its bytes go to this offset of a growing file, which gets the name `target` when it is
+    complete; under its own name only where the growing one was completed without it.
     """
 
     pending: FileName
     final: FileName
     size: int
     crc32c: int
-    target: FileName | None = None
-    generation: int = 0
+    target: FileName
+    generation: int
     """The start that the growing file belongs to."""
-    offset: int = 0
+    offset: int
 
     @property
     def growing(self) -> str:
         """The name of the file that it is appended to."""
-        return growing_name(self.target or self.final, self.generation)
+        return growing_name(self.target, self.generation)
 
     @property
     def end(self) -> int:

@@ -24,7 +24,7 @@ from tidelog.connectors.files.parts import (
     growing_name,
     taken,
 )
-from tidelog.connectors.transactions import FORK
+from tidelog.connectors.transactions import CLONE
 from tidelog.errors import ObjectNotFoundError
 from tidelog.runtime.sink import SinkContext
 from tidelog.storage.local_files import sync_directory
@@ -117,9 +117,7 @@ def _show(directory: Path, part: Part, pending: Path) -> None:
     final, growing = directory / part.final, directory / part.growing
     if final.exists():
         raise taken(final)
-    if part.target is None:
-        pending.rename(final)
-    elif part.offset == 0:
+    if part.offset == 0:
         if growing.exists():
             raise taken(growing)
         # The first bytes of a file are not copied: they are synced already.
@@ -151,7 +149,7 @@ def _check_shown(directory: Path, part: Part) -> None:
     final = directory / part.final
     if part.target != part.final and final.exists():
         return check_part(final, part, verify=False)
-    for name in () if part.target is None else (part.target, part.growing):
+    for name in (part.target, part.growing):
         path = directory / name
         if path.exists():
             if (size := path.stat().st_size) < part.end:
@@ -164,7 +162,7 @@ def _check_shown(directory: Path, part: Part) -> None:
         expected=f"its first {part.offset} bytes, and {data}" if part.offset else f"it, or {data}",
         found="neither",
         action="bring back what is missing: its records are in no other file; files of "
-        f"the newest checkpoint have to stay; to write to another directory, {FORK}",
+        f"the newest checkpoint have to stay; to write to another directory, {CLONE}",
         retry_safe=False,
     )
 

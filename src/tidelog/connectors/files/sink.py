@@ -52,9 +52,6 @@ class FileSink(Sink):
     ConfigError.
     """
 
-    transaction_format = 2
-    """1: every part became a file of its own."""
-
     @typed
     def __init__(
         self,
@@ -67,7 +64,7 @@ class FileSink(Sink):
     ) -> None:
         require("roll_bytes", roll_bytes, roll_bytes >= 1, "at least 1")
         require("roll_every", roll_every, roll_every >= 0, "seconds, 0 or more")
-        self.place = self.directory = local_path("directory", directory, "--output")
+        self.output_path = self.directory = local_path("directory", directory, "--output")
         self.encode = line_encoder(format, fields)
         self.extension = ".jsonl" if format == "json" else ".txt"
         self.example_file = self.directory / f"part-0{self.extension}"
@@ -76,7 +73,7 @@ class FileSink(Sink):
 
     def open(self, context: SinkContext) -> "FilesWriter":
         """Raises ConfigError where a job begins and the directory has files of an earlier one."""
-        if context.begins and (found := next(self.directory.glob("*part-*"), None)):
+        if context.is_new_job and (found := next(self.directory.glob("*part-*"), None)):
             raise UnavailableError(
                 f"output directory {self.directory}",
                 expected="no part files where a job begins: its output would be added to them",
@@ -113,10 +110,11 @@ class FilesWriter(SinkWriter):
         for transaction in transactions:
             self._publish(transaction, verify=True)
         context = self._context
-        if context.retained is not None:
+        if context.retained_transactions is not None:
             self._marks.check_complete()
-            named = those_of(list[Part], (*context.retained, *transactions))
-            parts = [part for transaction in named for part in transaction]
+            parts: list[Part] = []
+            for named in those_of(list[Part], (*context.retained_transactions, *transactions)):
+                parts += named
             for part in begun(self._directory, parts, context.may_abort):
                 publish(self._directory, part, verify=True)
             remove_pending(self._directory, context.may_abort, {part.pending for part in parts})

@@ -52,7 +52,7 @@ class InputFiles(Source):
     """The regular files at a path; subclasses read them."""
 
     blocking = True
-    prompt = True
+    reads_without_waiting = True
 
     def __init__(self, path: Path | str, include: str, *, follow: bool) -> None:
         self._path = local_path("path of the input", path, "--input")
@@ -198,26 +198,25 @@ def check_position(path: Path, position: object, *, fits: bool) -> None:
             expected="a position in it of this kind of source",
             found=f"{position}, of another kind that had the source's name before",
             action="go back to that kind; or give this source another name= and drop the positions "
-            "of the other with --allow-dropped-state, which reads all files from their beginning",
+            "of the other with --allow-non-restored-state: all files are read again",
         )
 
 
 def mark_of(beginning: bytes, before: bytes = b"") -> list[int]:
     """Length and CRC32C of the first bytes of a text, and of those before a position in it. The
     position has them, so that a restart tells a text that was written anew from one that has grown.
-    Older releases stored the first two.
     """
-    pieces = (beginning[:MARKED_BYTES], before[-MARKED_BYTES:])
-    return [part for text in pieces for part in (len(text), int(google_crc32c.value(text)))]
+    mark: list[int] = []
+    for text in (beginning[:MARKED_BYTES], before[-MARKED_BYTES:]):
+        mark += len(text), int(google_crc32c.value(text))
+    return mark
 
 
 def is_marked(beginning: bytes, before: bytes, mark: Sequence[int]) -> bool:
     """Whether a text that begins so, and has these bytes before a position, is the one that was
     marked.
     """
-    length = mark[2] if len(mark) > 2 else 0
-    actual = mark_of(beginning[: mark[0]], before[len(before) - length :])
-    return actual[: len(mark)] == list(mark)
+    return mark_of(beginning[: mark[0]], before[len(before) - mark[2] :]) == list(mark)
 
 
 class InputFile:
@@ -298,7 +297,7 @@ def failures(path: Path) -> Iterator[None]:
             found="nothing",
             action="put it back, or its path in the job: input must stay until the job has read "
             "it; to read something else from now on, give the source another name and drop the "
-            "positions of this one with --allow-dropped-state",
+            "positions of this one with --allow-non-restored-state",
         ) from error
     except OSError as error:
         raise errors.from_os_error(error, f"input file {path}") from error

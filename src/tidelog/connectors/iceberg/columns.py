@@ -32,22 +32,17 @@ class TableColumns:
         self._schema = schema
         optional = [field.name for field in schema if field.nullable]
         self._shape = RowShape(table, schema.names, "a value", optional)
-        self._columns = [
-            _Column(
-                field,
-                _column_type(field.type),
-                [path[1:] for path in partitioned if path[:1] == (field.name,)],
-            )
-            for field in schema
-        ]
+        self._columns: list[_Column] = []
+        for field in schema:
+            partitions = [path[1:] for path in partitioned if path[:1] == (field.name,)]
+            self._columns.append(_Column(field, _column_type(field.type), partitions))
 
     def batch(self, records: Sequence[Any]) -> Any:
         """The records as a batch of Arrow; raises UserFunctionError for one that does not fit."""
-        rows = [self._shape.values(record) for record in records]
-        arrays = [
-            self._array(column, [row[number] for row in rows])
-            for number, column in enumerate(self._columns)
-        ]
+        rows = [*map(self._shape.values, records)]
+        arrays = []
+        for number, column in enumerate(self._columns):
+            arrays.append(self._array(column, [row[number] for row in rows]))
         return import_module("pyarrow").RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _array(self, column: _Column, values: list[Any]) -> Any:
@@ -94,7 +89,7 @@ def _column_type(kind: Any) -> ColumnType:
     """What a column of an Arrow type takes."""
     types = import_module("pyarrow").types
     if types.is_struct(kind):
-        fields = [kind.field(number) for number in range(kind.num_fields)]
+        fields = map(kind.field, range(kind.num_fields))
         return exact.struct_of({field.name: _member(field) for field in fields})
     if types.is_map(kind):
         return exact.map_of(_member(kind.key_field), _member(kind.item_field))

@@ -40,8 +40,11 @@ def check_partitions(table: Any, where: str) -> None:
 
 def partition_columns(table: Any) -> list[Sequence[str]]:
     """The columns whose values are partitions themselves, by their names from the outside in."""
-    fields = [field for field in table.spec().fields if str(field.transform) == "identity"]
-    return [_path_to(field.source_id, table.schema().fields) for field in fields]
+    paths = []
+    for field in table.spec().fields:
+        if str(field.transform) == "identity":
+            paths.append(_path_to(field.source_id, table.schema().fields))
+    return paths
 
 
 def _path_to(column: int, fields: Sequence[Any]) -> Sequence[str]:

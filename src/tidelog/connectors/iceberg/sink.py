@@ -74,11 +74,15 @@ class IcebergWriter(SinkWriter):
             staged = table.directory.decode(transaction)
             table.check_files(staged)
             self._commits.commit(table, staged)
-        settled = {tx for tx in ids(self._context.settled) if tx.sink == table.sink}
-        if expected := {tx for tx in settled if self._context.answers_for(tx.subtask)}:
+        recovers_for = self._context.recovers_for
+        settled = ids(self._context.committed_transactions)
+        expected = {tx for tx in settled if tx.sink == table.sink and recovers_for(tx.subtask)}
+        if expected:
             table.check_complete(expected)
-        if self._context.retained is not None:
-            table.remove_left_over(ids((*self._context.retained, *transactions)), may_abort)
+        if self._context.retained_transactions is not None:
+            table.remove_left_over(
+                ids((*self._context.retained_transactions, *transactions)), may_abort
+            )
 
     def write(self, records: Sequence[Any]) -> None:
         """Add records; raises UserFunctionError for one that does not fit the columns."""

@@ -9,6 +9,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 from importlib import import_module
+from operator import attrgetter
 from pathlib import PurePosixPath
 from typing import Any, Final
 
@@ -39,6 +40,7 @@ class StagedFile(msgspec.Struct, frozen=True, array_like=True):
 
 _STATISTICS: Final = StagedFile.__struct_fields__[4:]
 """Those that files have under the same names in the library."""
+_statistics_of: Final = attrgetter(*_STATISTICS)
 
 
 class Staged(msgspec.Struct, frozen=True, array_like=True, tag="iceberg"):
@@ -53,41 +55,33 @@ class Staged(msgspec.Struct, frozen=True, array_like=True, tag="iceberg"):
 def described(file: Any, spec: Any, schema: Any) -> StagedFile:
     """What a transaction keeps of a data file of the library."""
     to_bytes = import_module("pyiceberg.conversions").to_bytes
-    kinds = [field.field_type for field in spec.partition_type(schema).fields]
-    values = [file.partition[index] for index in range(len(kinds))]
-    return StagedFile(
-        file.file_path,
-        file.file_size_in_bytes,
-        file.record_count,
-        tuple(
-            None if value is None else to_bytes(kind, value)
-            for kind, value in zip(kinds, values, strict=True)
-        ),
-        *(getattr(file, name) for name in _STATISTICS),
-    )
+    partition: list[bytes | None] = []
+    for index, field in enumerate(spec.partition_type(schema).fields):
+        value = file.partition[index]
+        partition.append(None if value is None else to_bytes(field.field_type, value))
+    size, records = file.file_size_in_bytes, file.record_count
+    return StagedFile(file.file_path, size, records, tuple(partition), *_statistics_of(file))
 
 
 def data_file(staged: StagedFile, spec: Any, schema: Any) -> Any:
     """The data file of the library again."""
     manifest, typedef = import_module("pyiceberg.manifest"), import_module("pyiceberg.typedef")
     from_bytes = import_module("pyiceberg.conversions").from_bytes
-    kinds = [field.field_type for field in spec.partition_type(schema).fields]
+    partition = []
+    fields = spec.partition_type(schema).fields
+    for field, value in zip(fields, staged.partition, strict=True):
+        partition.append(None if value is None else from_bytes(field.field_type, value))
     file = manifest.DataFile.from_args(
         content=manifest.DataFileContent.DATA,
         file_path=staged.path,
         file_format=manifest.FileFormat.PARQUET,
-        partition=typedef.Record(
-            *(
-                None if value is None else from_bytes(kind, value)
-                for kind, value in zip(kinds, staged.partition, strict=True)
-            )
-        ),
+        partition=typedef.Record(*partition),
         file_size_in_bytes=staged.size,
         sort_order_id=None,
         equality_ids=None,
         key_metadata=None,
         record_count=staged.records,
-        **{name: getattr(staged, name) for name in _STATISTICS},
+        **dict(zip(_STATISTICS, _statistics_of(staged), strict=True)),
     )
     file.spec_id = spec.spec_id
     return file
@@ -120,8 +114,8 @@ class SinkDirectory:
         """The transactions that may have files which are not in the table."""
         system, path = self._at(f"{self._metadata}/{_folder(self._sink)}")
         selector = import_module("pyarrow.fs").FileSelector(path, allow_not_found=True)
-        names = (info.base_name for info in system.get_file_info(selector))
-        return [tx for name in names if (tx := self._parsed(name)) is not None]
+        files = system.get_file_info(selector)
+        return [tx for file in files if (tx := self._parsed(file.base_name)) is not None]
 
     def settled(self, tx: TransactionId) -> None:
         """The files of a transaction are in the table, or gone."""
@@ -161,7 +155,7 @@ class SinkDirectory:
                 expected=f"files of sink {staged.tx.sink!r} in {self._data}",
                 found=f"{odd or staged.tx}",
                 action="bring back the table and its location as they were; to write to another "
-                f"table, {transactions.FORK}",
+                f"table, {transactions.CLONE}",
             )
         return staged
 

@@ -14,14 +14,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
-from typing import Any, Final, TypeVar
+from itertools import chain
+from typing import Any, Final, NamedTuple, TypeVar
 
 from tidelog.connectors.iceberg.partitions import check_partitions, partition_columns
 from tidelog.connectors.iceberg.staged import SinkDirectory, Staged, data_file, described, name_of
 from tidelog.connectors.outside import bounded
 from tidelog.connectors.tested import note_version
 from tidelog.connectors.transactions import (
-    FORK,
+    CLONE,
     TransactionId,
     Writer,
     WriterStart,
@@ -122,16 +123,14 @@ class LakeTable:
         read = partial(self.directory.schema, staged.files[0], table.format_version)
         columns = _columns(self._answer(read))
         with self._failures():
-            table_columns = {
-                column for schema in table.schemas().values() for column in _columns(schema)
-            }
+            table_columns = set(chain(*map(_columns, table.schemas().values())))
         if not table_columns.issuperset(columns):
             raise RestoreError(
                 str(staged.tx),
                 expected=f"columns that {self._where} has or had",
-                found=", ".join(f"{name} {kind}" for _, name, kind in columns),
+                found=", ".join(map(str, columns)),
                 action="bring back the table as it was, which may have been dropped and made "
-                f"again; to write to this one, {FORK}",
+                f"again; to write to this one, {CLONE}",
             )
 
     def remove_left_over(
@@ -170,7 +169,7 @@ class LakeTable:
 
     def check_begins(self, context: SinkContext) -> None:
         """Raises ConfigError where a job begins and the table has files of an earlier one."""
-        if not context.begins:
+        if not context.is_new_job:
             return
         committed = list(map(self._committed_by, self._starts(self._load())))
         forget = f"remove {committed} with `table.transaction().remove_properties(...)`"
@@ -233,11 +232,11 @@ class LakeTable:
                     action="go back to the table and spec as they were, start the job, stop it "
                     "with a savepoint, which commits this, and then change them",
                 )
-        files = [data_file(file, spec, schema) for staged in group for file in staged.files]
-        committed = {
-            self._committed_by(tx.start): str(tx.checkpoint)
-            for tx in sorted((staged.tx for staged in group), key=lambda tx: tx.checkpoint)
-        }
+        files: list[Any] = []
+        committed: dict[str, str] = {}
+        for staged in sorted(group, key=lambda staged: staged.tx.checkpoint):
+            files += [data_file(file, spec, schema) for file in staged.files]
+            committed[self._committed_by(staged.tx.start)] = str(staged.tx.checkpoint)
         names = ",".join(name_of(staged.tx) for staged in group)
         return self._append(table, files, {"tidelog.transactions": names}, committed)
 
@@ -329,9 +328,17 @@ class LakeTable:
             raise _translated(error, self._where) from error
 
 
-def _columns(schema: Any) -> list[tuple[int, str, str]]:
-    """Number, name and type of each column."""
-    return [(column.field_id, column.name, str(column.field_type)) for column in schema.columns]
+class _TableColumn(NamedTuple):
+    number: int
+    name: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.kind}"
+
+
+def _columns(schema: Any) -> list[_TableColumn]:
+    return [_TableColumn(c.field_id, c.name, str(c.field_type)) for c in schema.columns]
 
 
 def _catalog(catalog: Catalog) -> Any:

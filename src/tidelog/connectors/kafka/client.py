@@ -209,7 +209,7 @@ def _bootstrap(bootstrap: str | Sequence[str]) -> str:
     """The addresses as librdkafka takes them."""
     # None: an option that was not given.
     servers = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap or ())
-    stripped = [str(server).strip() for server in servers]
+    stripped = [*map(str.strip, map(str, servers))]
     if stripped and all(_SERVER.fullmatch(server) for server in stripped):
         return ",".join(stripped)
     raise ConfigError(

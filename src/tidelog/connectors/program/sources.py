@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from tidelog.connectors.arguments import typed
 from tidelog.effects import Clock, SystemClock
@@ -22,7 +22,7 @@ from tidelog.runtime.channels.buffers import next_values
 from tidelog.runtime.channels.copies import copies_of
 from tidelog.runtime.operators.outputs import Distinct
 from tidelog.runtime.source import Source, SplitReader
-from tidelog.runtime.user_code import each
+from tidelog.runtime.user_code import map_lazily
 
 Records = Sequence[Any] | Callable[[], Iterable[Any]]
 """A sequence, or a function that makes an iterable over the same records every time."""
@@ -84,7 +84,7 @@ class IterableReader(SplitReader):
         self, split: str, iterator: Iterator[Any], position: int, *, waits: bool, by_function: bool
     ) -> None:
         """`by_function`: a function makes the records, so it may change what it has given."""
-        self.trickles = waits
+        self.reads_single_records = waits
         self._distinct = Distinct() if by_function else None
         self._iterator = iterator
         self.position = position
@@ -99,7 +99,7 @@ class IterableReader(SplitReader):
 
     def read(self) -> list[Any] | None:
         # Waiting for a second record would hold back the first.
-        records = next_values(self._iterator, 1 if self.trickles else _MADE_RECORDS)
+        records = next_values(self._iterator, 1 if self.reads_single_records else _MADE_RECORDS)
         if self._distinct is not None:
             self._distinct.check(records)
         else:
@@ -148,36 +148,34 @@ class RateSource(Source):
     def discover(self) -> list[str]:
         return list(map(str, range(self.splits)))
 
-    def check_begun(self, split: str, position: Any) -> None:
+    def check_position(self, split: str, position: Any) -> None:
         """Raises RestoreError where there were more or fewer: others have its numbers now."""
-        before = _RatePosition.of(position).splits
-        if before not in (0, self.splits) or not (split.isdecimal() and int(split) < self.splits):
+        _, splits = self._position(position)
+        if splits != self.splits or not (split.isdecimal() and int(split) < self.splits):
             raise RestoreError(
                 f"split {split!r} of a RateSource",
                 expected=f"one of {self.splits} splits in the checkpoint",
-                found=f"one of {before}" if before else "one more",
+                found=f"one of {splits}" if splits else "that of another kind of source",
                 action="pass as many splits= as before, or start without this checkpoint",
             )
 
+    def _position(self, position: Any) -> tuple[int, int]:
+        """Records that were read, and among how many splits numbers were dealt out; 0 splits in the
+        position of another kind of source.
+        """
+        if position is None:
+            return 0, self.splits
+        records, splits = position if isinstance(position, list | tuple) else (0, 0)
+        return records, splits
+
     def open(self, split: str, position: Any) -> "RateReader":
-        """Raises RestoreError as `check_begun`."""
-        self.check_begun(split, position)
+        """Raises RestoreError as `check_position`."""
+        self.check_position(split, position)
+        records, _ = self._position(position)
         end = _ENDLESS if self._limit is None else self._start + self._limit
         numbers = range(self._start + int(split), end, self.splits)
         rate = None if self._records_per_s is None else self._records_per_s / self.splits
-        return RateReader(self, numbers, _RatePosition.of(position).records, rate)
-
-
-class _RatePosition(NamedTuple):
-    """Where a split of numbers stands."""
-
-    records: int = 0
-    splits: int = 0
-    """Among how many splits the numbers were dealt out; 0: of an older release, not known."""
-
-    @classmethod
-    def of(cls, position: Any) -> "_RatePosition":
-        return cls(position or 0) if isinstance(position, int | None) else cls(*position)
+        return RateReader(self, numbers, records, rate)
 
 
 class RateReader(SplitReader):
@@ -207,7 +205,7 @@ class RateReader(SplitReader):
         if self._make is None:
             records = list(numbers)
         else:
-            records = next_values(each(self._make, numbers), _NUMBERS)
+            records = next_values(map_lazily(self._make, numbers), _NUMBERS)
             self._distinct.check(records)
         self._read += len(records)
         return records
@@ -250,7 +248,7 @@ class Emitter:
         finally:
             self._offered.pop(receipt, None)
 
-    def notify(self, listener: Callable[[], None]) -> None:
+    def set_listener(self, listener: Callable[[], None]) -> None:
         """Call this when something was offered."""
         self._listener = listener
 
@@ -293,8 +291,8 @@ class _PushReader(SplitReader):
         self._emitter = Emitter()
         self._pushing = asyncio.ensure_future(source.push(split, position, self._emitter))
 
-    def notify(self, listener: Callable[[], None]) -> None:
-        self._emitter.notify(listener)
+    def set_listener(self, listener: Callable[[], None]) -> None:
+        self._emitter.set_listener(listener)
         self._pushing.add_done_callback(lambda _: listener())
 
     def read(self) -> list[Any] | None:

@@ -18,7 +18,7 @@ from tidelog.connectors.sql.postgres_connection import (
     check_conninfo,
     columns_of,
 )
-from tidelog.connectors.sql.staging import quoted
+from tidelog.connectors.sql.upserts import quoted
 from tidelog.errors import (
     ConfigError,
     RestoreError,
@@ -103,11 +103,11 @@ class PostgresOutboxSource(Source):
                 expected=f"its table, {self.table!r}",
                 found="another one in the checkpoint",
                 action="go back to that; or give this source another name= and drop the position "
-                "of the other with --allow-dropped-state",
+                "of the other with --allow-non-restored-state",
             )
         return OutboxReader(self, position)
 
-    def checkpointed(self, positions: Mapping[str, Any]) -> None:
+    def on_checkpoint_complete(self, positions: Mapping[str, Any]) -> None:
         """Rows up to these positions are not read again: the next read removes them."""
         for position in positions.values():
             self.completed = tuple(position)

@@ -12,11 +12,12 @@ from typing import Any, Final
 
 from tidelog.connectors.arguments import typed
 from tidelog.connectors.outside import ANSWER_S
-from tidelog.connectors.records import RowShape, TypedRows
+from tidelog.connectors.records import RowShape
 from tidelog.connectors.sql.postgres_connection import (
     PostgresConnection,
     check_conninfo,
     columns_of,
+    unique_columns_of,
 )
 from tidelog.connectors.sql.postgres_types import column_type
 from tidelog.connectors.sql.staging import (
@@ -24,8 +25,8 @@ from tidelog.connectors.sql.staging import (
     StagingTables,
     check_columns,
     check_types,
-    quoted,
 )
+from tidelog.connectors.sql.upserts import KeyColumns, quoted
 from tidelog.connectors.transactions import TransactionId
 from tidelog.errors import ConfigError, require
 from tidelog.ids import digest
@@ -46,9 +47,10 @@ class PostgresSink(Sink):
 
     `conninfo` is a libpq connection string or URL; leave the password to PGPASSWORD or a password
     file. `columns` maps names to declared types; the table is created when absent, and must have
-    just these columns otherwise. Rows with field names and dicts are taken by name, tuples by
-    position. Rows are held in memory between checkpoints. The server may take `answer_s` for a
-    statement. Raises ConfigError.
+    just these columns otherwise. With `key`, names of some of them, a record replaces the row of
+    its key, and removes it when all its other columns are None. Rows with field names and dicts are
+    taken by name, tuples by position. Rows are held in memory between checkpoints. The server may
+    take `answer_s` for a statement. Raises ConfigError.
     """
 
     @typed
@@ -58,6 +60,7 @@ class PostgresSink(Sink):
         table: str,
         columns: Mapping[str, str],
         *,
+        key: Sequence[str] = (),
         schema: str | None = None,
         answer_s: float = ANSWER_S,
     ) -> None:
@@ -65,11 +68,12 @@ class PostgresSink(Sink):
         require("answer_s", answer_s, answer_s > 0, "more than 0 seconds")
         self._answer_s = answer_s
         self._conninfo = conninfo
-        self._names = TableNames(table, columns, schema)
+        self._names = TableNames(table, columns, schema, key)
 
     def open(self, context: SinkContext) -> SqlStagingWriter:
-        """Raises ConfigError when the driver is missing or a table has other columns, FencedError
-        when a newer start of the job writes already, and as `PostgresConnection.transaction`.
+        """Raises ConfigError when the driver is missing or a table has other columns or no unique
+        key, FencedError when a newer start of the job writes already, and as
+        `PostgresConnection.transaction`.
         """
         server = PostgresConnection(
             self._conninfo,
@@ -88,13 +92,20 @@ class PostgresSink(Sink):
 class TableNames:
     """The target, its staging table, and the tables for all sinks of the schema.
 
-    Raises ConfigError when there are no columns or a type is not one.
+    Raises ConfigError when there are no columns, a type is not one, or the key no columns.
     """
 
-    def __init__(self, table: str, columns: Mapping[str, str], schema: str | None = None) -> None:
+    def __init__(
+        self,
+        table: str,
+        columns: Mapping[str, str],
+        schema: str | None = None,
+        key: Sequence[str] = (),
+    ) -> None:
         check_types(table, columns, _TYPE, "text, bigint or timestamptz")
         self.table = table
         self.columns = tuple(columns)
+        self.key = KeyColumns(columns, key)
         self.declared = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns.items())
         self.quoted_columns = ", ".join(map(quoted, columns))
         prefix = "" if schema is None else quoted(schema) + "."
@@ -107,7 +118,7 @@ class TableNames:
     def prepare(self, server: PostgresConnection) -> dict[str, str]:
         """Create what is absent; returns the types of the columns as PostgreSQL names them.
 
-        Raises ConfigError when there are other columns.
+        Raises ConfigError when there are other columns, or the key is not unique.
         """
         with server.transaction() as connection:
             connection.execute("SET LOCAL client_min_messages = warning")
@@ -115,11 +126,10 @@ class TableNames:
             if not columns_of(connection, self.target):
                 self._check_new()
                 # Only then: it would be made in the first schema of the search path.
-                connection.execute(f"CREATE TABLE IF NOT EXISTS {self.target} ({self.declared})")
+                declared_key = self.declared + self.key.constraint
+                connection.execute(f"CREATE TABLE IF NOT EXISTS {self.target} ({declared_key})")
             for statement in self._create():
                 connection.execute(statement)
-            if "attempt" not in columns_of(connection, self.writers):  # of an older release
-                connection.execute(f"ALTER TABLE {self.writers} ADD COLUMN attempt text")
             # What PostgreSQL makes of the declaration: "int" and "integer" are one type.
             connection.execute(
                 f"CREATE TEMP TABLE _tidelog_declared ({self.declared}) ON COMMIT DROP"
@@ -127,7 +137,10 @@ class TableNames:
             declared = columns_of(connection, "pg_temp._tidelog_declared")
             target = columns_of(connection, self.target)
             pending = columns_of(connection, self.pending)
-        check_columns(f"table {self.table!r} in {server.where}", declared, target)
+            unique = unique_columns_of(connection, self.target)
+        what = f"table {self.table!r} in {server.where}"
+        check_columns(what, declared, target)
+        self.key.check_unique(what, self.target, unique)
         if {name: kind for name, kind in pending.items() if name in declared} != declared:
             raise ConfigError(
                 f"staging table {self.pending} in {server.where}",
@@ -162,7 +175,8 @@ class TableNames:
                 checkpoint bigint NOT NULL,
                 PRIMARY KEY (sink, subtask, generation, attempt))""",
             f"""CREATE TABLE IF NOT EXISTS {self.writers} (
-                sink text PRIMARY KEY, generation bigint NOT NULL, attempt text)""",
+                sink text PRIMARY KEY, generation bigint NOT NULL,
+                attempt text NOT NULL)""",
         )
 
 
@@ -185,9 +199,9 @@ class _PostgresTables(StagingTables):
         super().__init__(
             context,
             names.table,
-            f"WITH moved AS (DELETE FROM {names.pending} WHERE {self.where(self.pending_columns)} "
-            f"RETURNING _tidelog_seq, {columns}) INSERT INTO {names.target} ({columns}) "
-            f"SELECT {columns} FROM moved ORDER BY _tidelog_seq",
+            f"WITH _tidelog_moved AS (DELETE FROM {names.pending} "
+            f"WHERE {self.where(self.pending_columns)} "
+            f"RETURNING _tidelog_seq, {columns}){_changes(names)}",
             pending=names.pending,
             committed=names.committed,
             writers=names.writers,
@@ -199,7 +213,7 @@ class _PostgresTables(StagingTables):
         )
         shape = RowShape(names.table, names.columns, "a value PostgreSQL takes")
         kinds = {name: column_type(kind) for name, kind in types.items()}
-        self._rows = TypedRows(shape, kinds)
+        self._rows = names.key.rows(shape, kinds)
         self._count = (
             f"SELECT count(*) FROM {names.pending} WHERE {self.where(self.pending_columns)}"
         )
@@ -234,3 +248,24 @@ class _PostgresTables(StagingTables):
             connection.execute(self.into, tx)
         self._server.goes_on()
         return int(rows)
+
+
+def _changes(names: TableNames) -> str:
+    """The rest of a statement that puts the rows of `_tidelog_moved` into the target."""
+    key, columns = names.key, names.quoted_columns
+    insert = f"INSERT INTO {names.target} ({columns}) SELECT {columns} FROM"
+    if not key:
+        return f" {insert} _tidelog_moved ORDER BY _tidelog_seq"
+    newest = (
+        f", _tidelog_newest AS (SELECT DISTINCT ON ({key.quoted}) * FROM _tidelog_moved "
+        f"ORDER BY {key.quoted}, _tidelog_seq DESC)"
+    )
+    if not key.values:
+        return f"{newest} {insert} _tidelog_newest ORDER BY _tidelog_seq{key.on_conflict()}"
+    values = f"num_nonnulls({', '.join(map(quoted, key.values))})"
+    removed = f"SELECT {key.quoted} FROM _tidelog_newest WHERE {values} = 0"
+    delete = f"DELETE FROM {names.target} WHERE ({key.quoted}) IN ({removed})"
+    return (
+        f"{newest}, _tidelog_deleted AS ({delete}) "
+        f"{insert} _tidelog_newest WHERE {values} > 0 ORDER BY _tidelog_seq{key.on_conflict()}"
+    )

@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from tidelog.connectors.outside import Wait, answered, bounded
-from tidelog.connectors.sql.staging import quoted
+from tidelog.connectors.sql.upserts import quoted
 from tidelog.connectors.tested import note_version
 from tidelog.effects import interruptible
 from tidelog.errors import (
@@ -204,6 +204,18 @@ def columns_of(connection: Any, table: str) -> dict[str, str]:
     return dict(rows.fetchall())
 
 
+def unique_columns_of(connection: Any, table: str) -> list[list[str]]:
+    """The columns of each constraint or index that makes them unique in all rows of a table."""
+    rows = connection.execute(
+        "SELECT array_agg(attname::text) FROM pg_index JOIN pg_attribute ON attrelid = indrelid "
+        "AND attnum = ANY((indkey::int2[])[0:indnkeyatts - 1]) WHERE indrelid = to_regclass($1) "
+        "AND indisunique AND indimmediate AND indisvalid AND indpred IS NULL "
+        "AND indexprs IS NULL GROUP BY indexrelid",
+        (table,),
+    )
+    return [names for (names,) in rows.fetchall()]
+
+
 def check_conninfo(conninfo: str, what: str) -> None:
     """Raises ConfigError for a connection string that is none, as an option that is not given."""
     if not isinstance(conninfo, str):
@@ -238,10 +250,10 @@ def _translated(error: Any, where: str, actions: Mapping[str, str], driver: Any)
         return AccessDeniedError(where, found=message, action=actions[_NO_RIGHT])
     if not state:
         # The driver itself: it could not turn a value into one of PostgreSQL's, or had no answer.
-        of_value = isinstance(error, driver.DataError | driver.ProgrammingError)
-        state = (
-            _NO_VALUE if of_value else "08" if isinstance(error, driver.OperationalError) else ""
-        )
+        if isinstance(error, driver.DataError | driver.ProgrammingError):
+            state = _NO_VALUE
+        elif isinstance(error, driver.OperationalError):
+            state = "08"
     for prefix, (kind, action) in _KINDS.items():
         if state.startswith(prefix):
             return kind(where, found=message, action=actions.get(prefix, action))

@@ -12,6 +12,7 @@ import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -19,7 +20,7 @@ import msgspec
 
 from tidelog.connectors import transactions
 from tidelog.connectors.arguments import local_path, typed
-from tidelog.connectors.records import RowShape, TypedRows
+from tidelog.connectors.records import RowShape
 from tidelog.connectors.sql.sqlite_types import column_type
 from tidelog.connectors.sql.staging import (
     SqlStagingWriter,
@@ -27,8 +28,8 @@ from tidelog.connectors.sql.staging import (
     StagingTables,
     check_columns,
     check_types,
-    quoted,
 )
+from tidelog.connectors.sql.upserts import KeyColumns, quoted
 from tidelog.connectors.transactions import TransactionId
 from tidelog.errors import (
     AccessDeniedError,
@@ -58,7 +59,7 @@ _STAGING: Final = (
         PRIMARY KEY (sink, subtask, tx)
     ) WITHOUT ROWID""",
     """CREATE TABLE IF NOT EXISTS _tidelog_writers (
-        sink TEXT PRIMARY KEY, generation INTEGER NOT NULL, attempt TEXT
+        sink TEXT PRIMARY KEY, generation INTEGER NOT NULL, attempt TEXT NOT NULL
     ) WITHOUT ROWID""",
 )
 
@@ -70,28 +71,37 @@ class SqliteSink(Sink):
     """Inserts records into a table of an SQLite database.
 
     `columns` maps names to declared types; the table is created when absent, and must have just
-    these columns otherwise. Rows with field names and dicts are taken by name, tuples by
-    position. Rows are held in memory between checkpoints; a NaN becomes NULL, as SQLite has
-    none. Raises ConfigError.
+    these columns otherwise. With `key`, names of some of them, a record replaces the row of its
+    key, and removes it when all its other columns are None. Rows with field names and dicts are
+    taken by name, tuples by position. Rows are held in memory between checkpoints; a NaN becomes
+    NULL, as SQLite has none. Raises ConfigError.
     """
 
     @typed
-    def __init__(self, path: Path | str, table: str, columns: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        table: str,
+        columns: Mapping[str, str],
+        *,
+        key: Sequence[str] = (),
+    ) -> None:
         check_types(table, columns, _TYPE, "TEXT, INTEGER, REAL or BLOB")
         what = "path of the database"
         require(what, repr(path), str(path) != ":memory:", "a file: memory does not outlive a kill")
         self._path = self.example_file = local_path(what, path)
         self._table = table
         self._columns = {name: kind.upper() for name, kind in columns.items()}
+        self._key = KeyColumns(columns, key)
 
     def open(self, context: SinkContext) -> SqlStagingWriter:
-        """Raises ConfigError for a table with other columns, FencedError when a newer start of the
-        job writes already, and as `SqliteDatabase.transaction`.
+        """Raises ConfigError for a table with other columns or no unique key, FencedError when a
+        newer start of the job writes already, and as `SqliteDatabase.transaction`.
         """
         database = SqliteDatabase(self._path)
         try:
-            database.prepare(self._table, self._columns)
-            tables = _SqliteTables(database, self._table, self._columns, context)
+            database.prepare(self._table, self._columns, self._key)
+            tables = _SqliteTables(database, self._table, self._columns, self._key, context)
             return SqlStagingWriter(tables, context)
         except BaseException:
             database.close()
@@ -124,6 +134,7 @@ class _SqliteTables(StagingTables):
         database: "SqliteDatabase",
         table: str,
         columns: Mapping[str, str],
+        key: KeyColumns,
         context: SinkContext,
     ) -> None:
         names = ", ".join(map(quoted, columns))
@@ -131,14 +142,15 @@ class _SqliteTables(StagingTables):
         super().__init__(
             context,
             table,
-            f"INSERT INTO {quoted(table)} ({names}) VALUES ({marks})",
+            f"INSERT INTO {quoted(table)} ({names}) VALUES ({marks}){key.on_conflict()}",
             pending="_tidelog_pending",
             committed="_tidelog_committed",
             writers="_tidelog_writers",
         )
         shape = RowShape(table, tuple(columns), "None, int, float, str or bytes")
         kinds = {name: column_type(kind) for name, kind in columns.items()}
-        self._rows = TypedRows(shape, kinds)
+        self._rows = key.rows(shape, kinds)
+        self._changes = _RowChanges(table, tuple(columns), key, self.into) if key else None
         self._database = database
         self.take_over()
 
@@ -161,7 +173,10 @@ class _SqliteTables(StagingTables):
         where = self.where(self.pending_columns)
         select = f"SELECT row FROM _tidelog_pending WHERE {where} ORDER BY seq"
         rows = [_decode_row(row) for (row,) in connection.execute(select, self.key(tx))]
-        connection.executemany(self.into, rows)
+        if self._changes is None:
+            connection.executemany(self.into, rows)
+        else:
+            self._changes.apply(connection, rows)
         self.remove(connection, tx)
         return len(rows)
 
@@ -180,6 +195,32 @@ class _SqliteTables(StagingTables):
 
     def ids(self, tokens: Iterable[bytes]) -> set[TransactionId]:
         return {entry.id for entry in transactions.those_of(_StoredTransaction, tokens)}
+
+
+class _RowChanges:
+    """Rows in the order they were written, as changes of a table that has a key: what Python takes
+    for two keys may be one by a collation of the table, so none is left out.
+    """
+
+    def __init__(self, table: str, columns: Sequence[str], key: KeyColumns, upsert: str) -> None:
+        names = " AND ".join(f"{quoted(name)} = ?" for name in key.names)
+        self._upsert = upsert
+        self._delete = f"DELETE FROM {quoted(table)} WHERE {names}"
+        self._values = [columns.index(name) for name in key.values]
+        self._key = [columns.index(name) for name in key.names]
+
+    def apply(self, connection: sqlite3.Connection, rows: Iterable[tuple[Any, ...]]) -> None:
+        for removes, run in groupby(rows, self._removes):
+            if removes:
+                connection.executemany(self._delete, map(self._key_values, run))
+            else:
+                connection.executemany(self._upsert, run)
+
+    def _key_values(self, row: tuple[Any, ...]) -> list[Any]:
+        return [row[index] for index in self._key]
+
+    def _removes(self, row: tuple[Any, ...]) -> bool:
+        return bool(self._values) and all(row[index] is None for index in self._values)
 
 
 def stored_transaction(sink: str, transaction: bytes) -> StagedTransaction:
@@ -228,19 +269,26 @@ class SqliteDatabase:
             finally:
                 self._roll_back()
 
-    def prepare(self, table: str, columns: Mapping[str, str]) -> None:
-        """Create what is absent; raises ConfigError when the table has other columns."""
+    def prepare(self, table: str, columns: Mapping[str, str], key: KeyColumns) -> None:
+        """Create what is absent; raises ConfigError when the table has other columns, or the key
+        is not unique.
+        """
         with self._failures():
             self._write_ahead()
             self._connection.execute(_DURABLE)
         declared = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns.items())
-        create = f"CREATE TABLE IF NOT EXISTS {quoted(table)} ({declared})"
+        create = f"CREATE TABLE IF NOT EXISTS {quoted(table)} ({declared}{key.constraint})"
+        if key:  # with a rowid, a key of type INTEGER would take integers alone
+            create += " WITHOUT ROWID"
         with self.transaction() as connection:
             for statement in (*_STAGING, create):
                 connection.execute(statement)
             info = connection.execute(f"PRAGMA table_info({quoted(table)})").fetchall()
+            unique = _unique_columns(connection, table)
         types = {name: kind.upper() for _, name, kind, *_ in info}
-        check_columns(f"table {table!r} in {self._path}", columns, types)
+        what = f"table {table!r} in {self._path}"
+        check_columns(what, columns, types)
+        key.check_unique(what, quoted(table), unique)
 
     def close(self) -> None:
         """Close the connection; rolls back what is open."""
@@ -306,6 +354,21 @@ class SqliteDatabase:
             raise kind(f"database {self._path}", found=str(error), action=action) from error
 
 
+def _unique_columns(connection: sqlite3.Connection, table: str) -> list[list[str]]:
+    """The columns of each primary key and unique index that holds for all rows."""
+    primary = "SELECT name FROM pragma_table_info(?) WHERE pk > 0"
+    indexes = 'SELECT name FROM pragma_index_list(?) WHERE "unique" AND NOT partial'
+    columns = "SELECT name FROM pragma_index_info(?)"  # an expression has none
+    searches = [(primary, table)]
+    for (index,) in connection.execute(indexes, (table,)):
+        searches.append((columns, index))
+    keys: list[list[str]] = []
+    for sql, of in searches:
+        keys.append([name for (name,) in connection.execute(sql, (of,))])
+    return keys
+
+
+_RELAX: Final = "relax the constraint or remove the rows in its way; the new ones wait in staging"
 _ACTIONS: Final[dict[int, tuple[type[TidelogError], str]]] = {
     sqlite3.SQLITE_FULL: (StoreFullError, "free or add space, then continue"),
     sqlite3.SQLITE_CANTOPEN: (UnavailableError, "create its directory, or check its permissions"),
@@ -314,8 +377,6 @@ _ACTIONS: Final[dict[int, tuple[type[TidelogError], str]]] = {
     sqlite3.SQLITE_NOTADB: (CorruptObjectError, "pass the path of an SQLite database"),
     sqlite3.SQLITE_CORRUPT: (CorruptObjectError, "bring back a backup of the database"),
     sqlite3.SQLITE_BUSY: (StorageError, "end the program that keeps the database locked"),
-    sqlite3.SQLITE_CONSTRAINT: (
-        StorageError,
-        "relax the constraint or remove the rows in its way; the new ones wait in staging",
-    ),
+    sqlite3.SQLITE_CONSTRAINT: (StorageError, _RELAX),
+    sqlite3.SQLITE_MISMATCH: (StorageError, _RELAX),
 }

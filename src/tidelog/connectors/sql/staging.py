@@ -18,21 +18,15 @@ import msgspec
 
 from tidelog.connectors import transactions
 from tidelog.connectors.transactions import (
-    FORK,
+    CLONE,
     TransactionId,
     Writer,
-    WriterStart,
     check_begins,
 )
 from tidelog.errors import ConfigError, ObjectNotFoundError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import SinkContext, SinkWriter
 from tidelog.runtime.user_code import map_all
-
-
-def quoted(name: str) -> str:
-    """An SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def check_types(
@@ -112,8 +106,7 @@ class StagingTables(ABC):
             f"INSERT INTO {writers} AS known VALUES ({first}, {second}, {third}) "
             "ON CONFLICT (sink) DO UPDATE "
             "SET generation = excluded.generation, attempt = excluded.attempt "
-            "WHERE known.generation < excluded.generation "
-            "OR known.generation = excluded.generation AND known.attempt IS NULL"
+            "WHERE known.generation < excluded.generation"
         )
         self._owner = f"SELECT generation, attempt FROM {writers} WHERE sink = {first}{self.lock}"
         self._record = f"INSERT INTO {committed} VALUES ({marks})"
@@ -223,16 +216,16 @@ class SqlStagingWriter(SinkWriter):
         ObjectNotFoundError where the database lacks what it had.
         """
         context, tables = self._context, self._tables
-        if context.begins:
+        if context.is_new_job:
             with tables.transaction() as connection:
                 committed = tables.committed(connection, tables.sink)
             check_begins(context, tables.sink, committed, tables.forget_all)
         for transaction in transactions:
             self.commit(transaction)
-        if context.retained is not None:
-            referenced = tables.ids((*context.retained, *transactions))
+        if context.retained_transactions is not None:
+            referenced = tables.ids((*context.retained_transactions, *transactions))
             with tables.transaction() as connection:
-                self._check_complete(connection, tables.ids(context.settled))
+                self._check_complete(connection, tables.ids(context.committed_transactions))
                 self._remove_left_over(connection, referenced)
 
     def write(self, records: Sequence[Any]) -> None:
@@ -274,7 +267,7 @@ class SqlStagingWriter(SinkWriter):
                     "_tidelog_committed",
                     found=f"{rows} rows and no such checkpoint",
                     action="bring back the database that this job wrote to; to write to another "
-                    f"one, {FORK}",
+                    f"one, {CLONE}",
                     retry_safe=False,
                 )
             for tx in earlier:
@@ -296,7 +289,7 @@ class SqlStagingWriter(SinkWriter):
             tx
             for tx in settled
             if tx.sink == tables.sink
-            and self._context.answers_for(tx.subtask)
+            and self._context.recovers_for(tx.subtask)
             and tx not in staged
             and tx.checkpoint > upto.get(tx.start, -1)
         )
@@ -307,12 +300,7 @@ class SqlStagingWriter(SinkWriter):
         for tx in tables.staged(connection):
             if tx not in referenced and may_abort(tx.generation, tx.subtask):
                 tables.remove(connection, tx)
-        committed = tables.committed(connection, tables.sink)
         starts = {tx.start for tx in referenced}
-        # An older release recorded every commit of a start.
-        newest_commits: dict[WriterStart, TransactionId] = {
-            tx.start: tx for tx in committed if tx.start in starts
-        }
-        for tx in committed:
-            if tx != newest_commits.get(tx.start) and may_abort(tx.generation, tx.subtask):
+        for tx in tables.committed(connection, tables.sink):
+            if tx.start not in starts and may_abort(tx.generation, tx.subtask):
                 tables.forget(connection, tx)

@@ -7,7 +7,7 @@ law), so before a job has dropped its first checkpoint the bill is too low, neve
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from statistics import fmean
 from typing import Final
 
@@ -54,8 +54,8 @@ async def measure(
         job=newest.job,
         engine=engine.name,
         checkpoints=len(history),
-        first_slot=history[0].slot,
-        last_slot=history[-1].slot,
+        first_checkpoint=history[0].slot,
+        last_checkpoint=history[-1].slot,
         seconds=seconds(runs),
         checkpoint_s=checkpoint_s,
         operators=tuple(operators),
@@ -88,7 +88,8 @@ def _notes(
     notes = []
     if dropped:
         notes.append(f"left out: {dropped} checkpoints that the job dropped meanwhile")
-    notes += [_border(before[-1], after[0]) for before, after in pairwise(runs)]
+    for before, after in pairwise(runs):
+        notes.append(_border(before[-1], after[0]))
     shortest = min((o.interval_s for o in operators if o.interval_s is not None), default=None)
     if shortest is not None and checkpoint_s is not None and checkpoint_s > _COARSE * shortest:
         notes.append(
@@ -101,9 +102,9 @@ def _notes(
 def _border(before: MeasuredSnapshot, after: MeasuredSnapshot) -> str:
     """What lies between two runs."""
     if after.final:
-        return f"slot {after.slot} ended the job: what its end of data changed is not counted"
+        return f"checkpoint {after.slot} ended the job: what its end of data changed is not counted"
     return (
-        f"between slot {before.slot} and {after.slot} checkpoints are missing, or the job was "
+        f"between {before.slot} and {after.slot} checkpoints are missing, or the job was "
         "restarted: nothing is measured across"
     )
 
@@ -117,17 +118,19 @@ def log_usage(
     span = seconds(runs)
     if not span:
         return None
-    manifests = [snapshot.manifest_bytes for run in runs for snapshot in run]
+    manifests = [snapshot.manifest_bytes for snapshot in chain.from_iterable(runs)]
     segments = [
         size for name, size in object_sizes.items() if name.startswith(object_names.SEGMENTS)
     ]
     checkpoints_per_s = (len(manifests) - len(runs)) / span
-    flows = (
-        _flow("segment", _segments_per_s(runs, span, segments), segments),
-        _flow("manifest", checkpoints_per_s, manifests),
-    )
-    usage = tuple(flow for flow in flows if flow is not None)
-    return Usage(usage, Reads(lists=checkpoints_per_s))
+    flows = []
+    for kind, per_s, sizes in (
+        ("segment", _segments_per_s(runs, span, segments), segments),
+        ("manifest", checkpoints_per_s, manifests),
+    ):
+        if per_s and sizes:
+            flows.append(Flow(kind, per_s, fmean(sizes), len(sizes) / per_s))
+    return Usage(tuple(flows), Reads(lists=checkpoints_per_s))
 
 
 def _segments_per_s(
@@ -139,21 +142,16 @@ def _segments_per_s(
     written = _segments_written(runs)
     if written or not sizes:
         return written / span
-    changes = sum(_changes(run[0], run[-1]) for run in runs)
-    newest = runs[-1][-1].points.values()
-    in_log = sum(point.seqno - point.upto for point in newest)
+    changes = in_log = log_bytes = 0
+    for run in runs:
+        for who, point in run[-1].points.items():
+            changes += point.seqno - run[0].points.get(who, point).seqno
+    for point in runs[-1][-1].points.values():
+        in_log += point.seqno - point.upto
+        log_bytes += point.log_bytes
     if not changes or not in_log:  # nothing is written any more: what lies there stays
         return len(sizes) / MONTH_S
-    of_change = sum(point.log_bytes for point in newest) / in_log
-    return changes * of_change / span / fmean(sizes)
-
-
-def _changes(before: MeasuredSnapshot, after: MeasuredSnapshot) -> int:
-    return sum(
-        point.seqno - before.points[who].seqno
-        for who, point in after.points.items()
-        if who in before.points
-    )
+    return changes * log_bytes / in_log / span / fmean(sizes)
 
 
 def _segments_written(runs: Sequence[Sequence[MeasuredSnapshot]]) -> int:
@@ -165,9 +163,3 @@ def _segments_written(runs: Sequence[Sequence[MeasuredSnapshot]]) -> int:
             written += len(snapshot.segments - segments)
             segments |= snapshot.segments
     return written
-
-
-def _flow(kind: str, per_s: float, sizes: Sequence[int]) -> Flow | None:
-    if not per_s or not sizes:
-        return None
-    return Flow(kind, per_s, fmean(sizes), len(sizes) / per_s)

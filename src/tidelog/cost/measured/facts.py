@@ -14,6 +14,7 @@ no time is guessed beyond the straight line between two neighbours.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from statistics import fmean
 
 from tidelog.ids import SubtaskId
 
@@ -127,13 +128,18 @@ def points_of(run: Iterable[MeasuredSnapshot], who: SubtaskId) -> list[Point]:
     return [snapshot.points[who] for snapshot in run if who in snapshot.points]
 
 
-def change_rate(runs: Iterable[Sequence[Point]]) -> MeasuredRate:
+def change_rate(by_run: Iterable[Sequence[Point]]) -> MeasuredRate:
     """Changes of a subtask over the time between its first and last checkpoint of each run."""
-    by_run = [points for points in runs if points]
-    return MeasuredRate(
-        sum(points[-1].seqno - points[0].seqno for points in by_run),
-        sum(points[-1].created_ms - points[0].created_ms for points in by_run) / 1000,
-    )
+    changes = duration_ms = 0
+    for points in by_run:
+        changes += points[-1].seqno - points[0].seqno
+        duration_ms += points[-1].created_ms - points[0].created_ms
+    return MeasuredRate(changes, duration_ms / 1000)
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """None of nothing."""
+    return fmean(values) if values else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +166,7 @@ class MeasuredInterval:
     """Checkpoints that build on the first of both, and so have the log of this interval."""
     peak_bytes: int
     """Bytes of log in the fullest of these checkpoints."""
-    peak_slot: int
+    peak_checkpoint: int
     peak_changes: int
     """Changes in that log that came after the materialization."""
 
@@ -170,18 +176,33 @@ class MeasuredInterval:
 
     @property
     def peak_log(self) -> LogKey:
-        return self.peak_slot, self.who
+        return self.peak_checkpoint, self.who
 
 
 def intervals(
     who: SubtaskId, points: Sequence[Point], by_log: Mapping[LogKey, Tally]
 ) -> list[MeasuredInterval]:
     """The intervals of a subtask that lie within a run, oldest first."""
-    return [
-        _interval(who, points[start.first : end.first], by_log, start, end)
-        for start, end in pairwise(cuts(points))
-        if start.at_ms is not None and end.at_ms is not None and end.at_ms > start.at_ms
-    ]
+    complete: list[MeasuredInterval] = []
+    for start, end in pairwise(cuts(points)):
+        if start.at_ms is None or end.at_ms is None or end.at_ms <= start.at_ms:
+            continue
+        within = points[start.first : end.first]
+        sizes = {p.slot: by_log.get((p.slot, who), Tally()).stored_bytes for p in within}
+        # Of equals the last one: it is nearest to the end of the interval.
+        peak = max(within, key=lambda point: (sizes[point.slot], point.slot))
+        interval = MeasuredInterval(
+            who=who,
+            start_ms=start.at_ms,
+            end_ms=end.at_ms,
+            changes=end.upto - start.upto,
+            checkpoints=len(within),
+            peak_bytes=sizes[peak.slot],
+            peak_checkpoint=peak.slot,
+            peak_changes=peak.seqno - start.upto,
+        )
+        complete.append(interval)
+    return complete
 
 
 def cuts(points: Sequence[Point]) -> list[Cut]:
@@ -205,22 +226,3 @@ def _passed_ms(points: Sequence[Point], seqno: int) -> float | None:
             return before.created_ms + share * (point.created_ms - before.created_ms)
         before = point
     return None
-
-
-def _interval(
-    who: SubtaskId, points: Sequence[Point], by_log: Mapping[LogKey, Tally], start: Cut, end: Cut
-) -> MeasuredInterval:
-    assert start.at_ms is not None and end.at_ms is not None
-    sizes = {p.slot: by_log.get((p.slot, who), Tally()).stored_bytes for p in points}
-    # Of equals the last one: it is nearest to the end of the interval.
-    peak = max(points, key=lambda point: (sizes[point.slot], point.slot))
-    return MeasuredInterval(
-        who=who,
-        start_ms=start.at_ms,
-        end_ms=end.at_ms,
-        changes=end.upto - start.upto,
-        checkpoints=len(points),
-        peak_bytes=sizes[peak.slot],
-        peak_slot=peak.slot,
-        peak_changes=peak.seqno - start.upto,
-    )

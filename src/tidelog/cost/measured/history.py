@@ -5,9 +5,10 @@ the running job dropped it while its blocks were read.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from tidelog.catalog.inventory import data_sizes, read_slots
-from tidelog.checkpoint.manifest import Checkpoint, SubtaskState, is_canonical
+from tidelog.checkpoint.manifest import Checkpoint, is_canonical
 from tidelog.checkpoint.slots import list_slots
 from tidelog.cost.measured.facts import BlockFacts, LogKey, MeasuredSnapshot, Point, Tally
 from tidelog.errors import CorruptObjectError, RestoreError
@@ -39,30 +40,30 @@ async def read_history(store: ObjectStore) -> tuple[list[MeasuredSnapshot], list
 
 
 def _snapshot(checkpoint: Checkpoint, manifest_bytes: int) -> MeasuredSnapshot:
+    segments: set[str] = set()
+    points: dict[SubtaskId, Point] = {}
+    for operator, state in checkpoint.subtasks():
+        ref, log_bytes = state.materialization, sum(map(len, state.inline))
+        for log in state.log:
+            segments.add(log.segment)
+            log_bytes += log.length
+        points[SubtaskId(operator.id, state.index)] = Point(
+            slot=checkpoint.slot,
+            created_ms=checkpoint.created_ms,
+            seqno=state.seqno,
+            upto=state.upto,
+            table_bytes=ref.table_bytes if ref is not None else 0,
+            log_bytes=log_bytes,
+            updates=state.updates,
+        )
     return MeasuredSnapshot(
         slot=checkpoint.slot,
         generation=checkpoint.author.generation,
         created_ms=checkpoint.created_ms,
         manifest_bytes=manifest_bytes,
         final=checkpoint.final,
-        segments=frozenset(log.segment for _, s in checkpoint.subtasks() for log in s.log),
-        points={
-            SubtaskId(operator.id, state.index): _point(checkpoint, state)
-            for operator, state in checkpoint.subtasks()
-        },
-    )
-
-
-def _point(checkpoint: Checkpoint, state: SubtaskState) -> Point:
-    ref = state.materialization
-    return Point(
-        slot=checkpoint.slot,
-        created_ms=checkpoint.created_ms,
-        seqno=state.seqno,
-        upto=state.upto,
-        table_bytes=ref.table_bytes if ref is not None else 0,
-        log_bytes=sum(log.length for log in state.log) + sum(map(len, state.inline)),
-        updates=state.updates,
+        segments=frozenset(segments),
+        points=points,
     )
 
 
@@ -78,24 +79,25 @@ async def without_dropped(
     its log is gone, whose error it raises, or damaged: then it raises CorruptObjectError. Raises
     RestoreError when none is left.
     """
-    short = {
-        snapshot.slot: mismatch
-        for snapshot in history
-        if (mismatch := _first_mismatch(snapshot, blocks.by_log)) is not None
-    }
-    there = (await read_slots(store)).sizes if short else {}
-    segments = {snapshot.slot: snapshot.segments for snapshot in history}
-    for slot, (who, expected, actual) in short.items():
-        if slot in there:
-            for segment in sorted(segments[slot] & segment_errors.keys()):
+    retained: list[MeasuredSnapshot] = []
+    incomplete: list[tuple[MeasuredSnapshot, _Mismatch]] = []
+    for snapshot in history:
+        mismatch = _first_mismatch(snapshot, blocks.by_log)
+        if mismatch is None:
+            retained.append(snapshot)
+        else:
+            incomplete.append((snapshot, mismatch))
+    present = (await read_slots(store)).sizes if incomplete else {}
+    for snapshot, mismatch in incomplete:
+        if snapshot.slot in present:
+            for segment in sorted(snapshot.segments & segment_errors.keys()):
                 raise segment_errors[segment]
             raise CorruptObjectError(
-                f"object {object_names.checkpoint(Slot(slot))}: log of {who}",
-                expected=f"{expected} bytes of blocks",
-                found=f"{actual} bytes",
+                f"object {object_names.checkpoint(Slot(snapshot.slot))}: log of {mismatch.who}",
+                expected=f"{mismatch.expected_bytes} bytes of blocks",
+                found=f"{mismatch.bytes} bytes",
                 action="run `tidelog inspect URL`, which names the object",
             )
-    retained = [snapshot for snapshot in history if snapshot.slot not in short]
     if not retained:
         raise RestoreError(
             f"store {store.url}",
@@ -106,13 +108,19 @@ async def without_dropped(
     return retained
 
 
-def _first_mismatch(
-    snapshot: MeasuredSnapshot, by_log: Mapping[LogKey, Tally]
-) -> tuple[SubtaskId, int, int] | None:
+class _Mismatch(NamedTuple):
+    """A log whose blocks have other bytes than the manifest says."""
+
+    who: SubtaskId
+    expected_bytes: int
+    bytes: int
+
+
+def _first_mismatch(snapshot: MeasuredSnapshot, by_log: Mapping[LogKey, Tally]) -> _Mismatch | None:
     for who, point in snapshot.points.items():
         stored_bytes = by_log.get((snapshot.slot, who), Tally()).stored_bytes
         if stored_bytes != point.log_bytes:
-            return who, point.log_bytes, stored_bytes
+            return _Mismatch(who, point.log_bytes, stored_bytes)
     return None
 
 

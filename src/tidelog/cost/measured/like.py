@@ -4,14 +4,13 @@ Invariant: what a store does not say is left to the caller's options: how keys a
 so that flushes combine as many updates as they did.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Final
 
 from tidelog.changelog.change import CHANGE_OVERHEAD_BYTES, ROW_PREFIX_BYTES
 from tidelog.checkpoint.manifest import Checkpoint
-from tidelog.cost.measured.report import OperatorReport, OverheadReport
+from tidelog.cost.measured.facts import mean
+from tidelog.cost.measured.report import OverheadReport
 from tidelog.cost.model.job import Workload, expected_distinct
 from tidelog.errors import ConfigError
 from tidelog.state.config import FlushConfig
@@ -38,12 +37,23 @@ def like(report: OverheadReport, newest: Checkpoint) -> Likeness:
     checkpoints tell no rate.
     """
     sources = {operator.id for operator in newest.operators if operator.source_types}
-    keyed = [
-        operator
-        for operator in report.operators
-        if operator.id not in sources and operator.changes_per_s
-    ]
-    changes_per_s = sum(operator.changes_per_s or 0.0 for operator in keyed)
+    changes_per_s = raw = stored_bytes = deletes_per_s = table_bytes = 0.0
+    parallelism = source_subtasks = 0
+    intervals: list[float] = []
+    for operator in report.operators:
+        if operator.id in sources:
+            source_subtasks += len(operator.subtasks)
+        elif operator.changes_per_s:
+            parallelism = max(parallelism, len(operator.subtasks))
+            changes_per_s += operator.changes_per_s
+            table_bytes += operator.table_bytes
+            if operator.bytes_per_change is not None:
+                raw += operator.changes_per_s * operator.bytes_per_change.raw
+                stored_bytes += operator.changes_per_s * operator.bytes_per_change.stored
+            if operator.windows is not None:
+                deletes_per_s += operator.windows.deletes_per_s
+            if operator.interval_s is not None:
+                intervals.append(operator.interval_s)
     if not changes_per_s or report.checkpoint_s is None:
         raise ConfigError(
             f"--like {report.url}",
@@ -51,20 +61,9 @@ def like(report: OverheadReport, newest: Checkpoint) -> Likeness:
             found="none among those that are retained",
             action="let the job run under load with `--retain 100` or so, or say the rates",
         )
-    weighed = [
-        (operator.changes_per_s or 0.0, operator.bytes_per_change)
-        for operator in keyed
-        if operator.bytes_per_change is not None
-    ]
-    raw = sum(rate * size.raw for rate, size in weighed) / changes_per_s
-    stored_bytes = sum(rate * size.stored for rate, size in weighed) / changes_per_s
-    row_bytes = max(1, round(raw - CHANGE_OVERHEAD_BYTES - ROW_PREFIX_BYTES))
+    row_bytes = max(1, round(raw / changes_per_s - CHANGE_OVERHEAD_BYTES - ROW_PREFIX_BYTES))
     key_bytes = min(_KEY_BYTES, row_bytes)
     writes_per_s = changes_per_s * max(1.0, report.combine.factor or 1.0)
-    deletes_per_s = sum(
-        operator.windows.deletes_per_s for operator in keyed if operator.windows is not None
-    )
-    table_bytes = sum(operator.table_bytes for operator in keyed)
     keys = max(1, round(table_bytes / (row_bytes + ROW_PREFIX_BYTES)))
     flush_s = min(report.checkpoint_s, FlushConfig().max_age)
     workload = Workload(
@@ -79,18 +78,11 @@ def like(report: OverheadReport, newest: Checkpoint) -> Likeness:
     )
     return Likeness(
         workload,
-        parallelism=max(len(operator.subtasks) for operator in keyed),
-        sources=sum(
-            len(operator.subtasks) for operator in report.operators if operator.id in sources
-        ),
+        parallelism=parallelism,
+        sources=source_subtasks,
         checkpoint_interval=report.checkpoint_s,
-        materialize_interval=_interval(keyed),
+        materialize_interval=mean(intervals),
     )
-
-
-def _interval(keyed: Sequence[OperatorReport]) -> float | None:
-    intervals = [operator.interval_s for operator in keyed if operator.interval_s is not None]
-    return fmean(intervals) if intervals else None
 
 
 def _skew(keys: int, updates: float, changed: float) -> float:

@@ -15,7 +15,7 @@ from tidelog.changelog.block import Block, BlockKind, open_block
 from tidelog.changelog.reader import SegmentReader
 from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import Checkpoint, SubtaskState
-from tidelog.concurrency import Progress, gather_bounded
+from tidelog.concurrency import Progress, together
 from tidelog.cost.measured.facts import BlockFacts, LogKey, Tally
 from tidelog.engines import Engine, Workspace
 from tidelog.errors import RestoreError
@@ -41,8 +41,13 @@ class MeasuredBlock(NamedTuple):
     deletes: int = 0
     """Changes that delete a row, where they are counted."""
 
+    @property
+    def tally(self) -> Tally:
+        changes = self.end - self.first
+        return Tally(1, changes, self.raw_bytes, self.stored_bytes, self.deletes)
 
-_Ranges = tuple[tuple[LogRange, bool], ...]
+
+_Ranges = Mapping[LogRange, bool]
 """Parts of one segment, each with whether its deletes are counted."""
 
 Logs = Mapping[LogKey, Sequence[MeasuredBlock]]
@@ -63,8 +68,7 @@ async def read_log(
     for (_, who), state in states.items():
         for part in state.log:
             by_segment[part.segment][part] = who.operator in counted
-    segments = (tuple(ranges.items()) for ranges in by_segment.values())
-    units = [_LogUnit(bundle) for bundle in _bundled(segments)]
+    units = [*map(_LogUnit, _bundled(by_segment.values()))]
     blocks: dict[LogRange, Sequence[MeasuredBlock]] = {}
     segment_errors: dict[str, RestoreError] = {}
     for unit_blocks, unit_errors in await engine.run(units, progress):
@@ -72,22 +76,23 @@ async def read_log(
         segment_errors |= unit_errors
     for error in segment_errors.values():
         Event.SEGMENT_SKIPPED.log(logger, error=error)
-    logs = {
-        log: [
-            *(block for part in state.log for block in blocks.get(part, ())),
-            *(_logged(block, log[1].operator in counted) for block in _inline(log, state)),
-        ]
-        for log, state in states.items()
-    }
+    logs: dict[LogKey, list[MeasuredBlock]] = {}
+    for (slot, who), state in states.items():
+        logged = logs[slot, who] = []
+        for part in state.log:
+            logged += blocks.get(part, ())
+        for data in state.inline:
+            block = open_block(data, 0, f"checkpoint {slot}, inline log of {who}")
+            logged.append(_logged(block, who.operator in counted))
     return logs, segment_errors
 
 
 def subtasks_of(checkpoints: Iterable[Checkpoint]) -> dict[LogKey, SubtaskState]:
-    return {
-        (checkpoint.slot, SubtaskId(operator.id, state.index)): state
-        for checkpoint in checkpoints
-        for operator, state in checkpoint.subtasks()
-    }
+    states: dict[LogKey, SubtaskState] = {}
+    for checkpoint in checkpoints:
+        for operator, state in checkpoint.subtasks():
+            states[checkpoint.slot, SubtaskId(operator.id, state.index)] = state
+    return states
 
 
 def block_facts(logs: Logs) -> BlockFacts:
@@ -121,15 +126,16 @@ class _LogUnit:
         errors: dict[str, RestoreError] = {}
 
         async def read(ranges: _Ranges) -> None:
+            parts = [*ranges]
             try:
-                blocks = await reader.read_ranges([part for part, _ in ranges])
+                blocks = await reader.read_ranges(parts)
             except RestoreError as error:  # The segment is gone: dropped meanwhile, or missing.
-                errors[ranges[0][0].segment] = error
+                errors[parts[0].segment] = error
                 return
-            for (part, counted), part_blocks in zip(ranges, blocks, strict=True):
+            for (part, counted), part_blocks in zip(ranges.items(), blocks, strict=True):
                 blocks_by_range[part] = [_logged(block, counted) for block in part_blocks]
 
-        await gather_bounded(self.segments, read, at_once=_AT_ONCE)
+        await together(map(read, self.segments), _AT_ONCE)
         return blocks_by_range, errors
 
 
@@ -146,27 +152,16 @@ def _bundled(segments: Iterable[_Ranges]) -> Iterator[tuple[_Ranges, ...]]:
 
 
 def _stored_bytes(ranges: _Ranges) -> int:
-    return sum(part.length for part, _ in ranges)
-
-
-def _inline(log: LogKey, state: SubtaskState) -> list[Block]:
-    name = f"checkpoint {log[0]}, inline log of {log[1]}"
-    return [open_block(data, 0, name) for data in state.inline]
+    return sum(part.length for part in ranges)
 
 
 def _logged(block: Block, counted: bool) -> MeasuredBlock:
     metadata = block.kind == BlockKind.METADATA
     deletes = 0
     if counted and block.kind == BlockKind.CHANGES:
-        deletes = sum(value is None for value in block.changes().values)
+        deletes = block.changes().values.count(None)
     return MeasuredBlock(metadata, block.first, block.end, block.raw_bytes, block.size, deletes)
 
 
-def _tally(blocks: Collection[MeasuredBlock]) -> Tally:
-    return Tally(
-        blocks=len(blocks),
-        changes=sum(block.end - block.first for block in blocks),
-        raw_bytes=sum(block.raw_bytes for block in blocks),
-        stored_bytes=sum(block.stored_bytes for block in blocks),
-        deletes=sum(block.deletes for block in blocks),
-    )
+def _tally(blocks: Iterable[MeasuredBlock]) -> Tally:
+    return sum((block.tally for block in blocks), Tally())

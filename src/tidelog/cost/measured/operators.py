@@ -7,6 +7,7 @@ subtasks can tell is not made up for others.
 """
 
 from collections.abc import Container, Iterable, Sequence
+from itertools import chain
 from math import ceil
 from statistics import fmean
 from typing import Final
@@ -14,6 +15,7 @@ from typing import Final
 from tidelog.checkpoint.manifest import OperatorState, StateInfo
 from tidelog.cost.measured.facts import (
     BlockFacts,
+    MeasuredInterval,
     MeasuredRate,
     MeasuredSnapshot,
     Point,
@@ -22,6 +24,7 @@ from tidelog.cost.measured.facts import (
     contiguous_runs,
     cuts,
     intervals,
+    mean,
     points_of,
 )
 from tidelog.cost.measured.report import (
@@ -48,39 +51,34 @@ NO_TIME: Final = (
     "expected two checkpoints in a row, written at different times; found none. "
     "Next: keep more of them with `tidelog run ... --retain N`, and try again"
 )
-NOT_COUNTED: Final = (
-    "these checkpoints do not count the updates that their changes combine: an older release "
-    "wrote them. Next: run the job with this release"
-)
 
 
 def report_subtask(
     who: SubtaskId, runs: Sequence[Sequence[MeasuredSnapshot]], blocks: BlockFacts
 ) -> SubtaskReport:
     """What the runs of a history tell of a subtask."""
-    by_run = [points for run in runs if (points := points_of(run, who))]
+    by_run: list[list[Point]] = []
+    complete: list[MeasuredInterval] = []
+    for run in runs:
+        if points := points_of(run, who):
+            by_run.append(points)
+            complete += intervals(who, points, blocks.by_log)
     rate = change_rate(by_run)
     per_change = bytes_per_change(blocks.distinct.get(who, Tally()))
-    subtask_intervals = tuple(
-        interval for points in by_run for interval in intervals(who, points, blocks.by_log)
-    )
-    interval_s = (
-        fmean(interval.seconds for interval in subtask_intervals) if subtask_intervals else None
-    )
+    interval_s = mean([interval.seconds for interval in complete])
+    peaks = [interval.peak_bytes for interval in complete]
     peak = None
     if rate.per_s is not None and per_change is not None and interval_s is not None:
         predicted = log_peak_bytes(rate.per_s, per_change.stored, interval_s)
-        peak = Comparison(predicted, fmean(interval.peak_bytes for interval in subtask_intervals))
+        peak = Comparison(predicted, fmean(peaks))
     return SubtaskReport(
         subtask=who.subtask,
         changes_per_s=rate.per_s,
         bytes_per_change=per_change,
-        intervals=subtask_intervals,
+        intervals=tuple(complete),
         interval_s=interval_s,
         peak=peak,
-        highest_peak_bytes=max(
-            (interval.peak_bytes for interval in subtask_intervals), default=None
-        ),
+        highest_peak_bytes=max(peaks, default=None),
         missing=None if peak is not None else _missing(rate, per_change, by_run),
     )
 
@@ -101,17 +99,15 @@ def _missing(
         return NO_CHANGE
     if per_change is None:
         return NO_LOG
-    within = [sum(cut.at_ms is not None for cut in cuts(points)) for points in by_run]
-    pairs = sum(len(points) - 1 for points in by_run)
-    return _too_few(max(within), rate.seconds, rate.seconds / pairs)
-
-
-def _too_few(materializations: int, seconds: float, checkpoint_s: float) -> str:
-    """Fewer than two materializations within the retained checkpoints of a run."""
-    default_s = Settings().materialize.interval
+    materializations = pairs = 0
+    for points in by_run:
+        pairs += len(points) - 1
+        within = [cut for cut in cuts(points) if cut.at_ms is not None]
+        materializations = max(materializations, len(within))
+    checkpoint_s, default_s = rate.seconds / pairs, Settings().materialize.interval
     return (
         "expected two materializations or more within the retained checkpoints; found "
-        f"{materializations} in {seconds:.1f} s. Next: let them span {WANTED_INTERVALS} "
+        f"{materializations} in {rate.seconds:.1f} s. Next: let them span {WANTED_INTERVALS} "
         "materialization intervals: `tidelog run ... --retain N` with a larger N, "
         f"{ceil(WANTED_INTERVALS * default_s / checkpoint_s)} for the interval of {default_s:g} s "
         f"that is the default and a checkpoint every {checkpoint_s:.1f} s as here"
@@ -125,16 +121,12 @@ def report_operators(
     runs, newest = contiguous_runs(history), history[-1]
     # Subtasks of another parallelism are others, even if they have the same number.
     alike = [run for run in runs if run[-1].points.keys() == newest.points.keys()]
-    return [
-        _report(
-            operator.id,
-            [who for who in newest.points if who.operator == operator.id],
-            alike,
-            blocks,
-        )
-        for operator in operators
-        if operator.states
-    ]
+    reports = []
+    for operator in operators:
+        if operator.states:
+            whos = [who for who in newest.points if who.operator == operator.id]
+            reports.append(_report(operator.id, whos, alike, blocks))
+    return reports
 
 
 def _report(
@@ -143,32 +135,44 @@ def _report(
     runs: Sequence[Sequence[MeasuredSnapshot]],
     blocks: BlockFacts,
 ) -> OperatorReport:
-    subtasks = tuple(report_subtask(who, runs, blocks) for who in whos)
-    compared = [subtask for subtask in subtasks if subtask.peak is not None]
-    rates = [subtask.changes_per_s for subtask in subtasks if subtask.changes_per_s is not None]
-    spans = [subtask.interval_s for subtask in compared if subtask.interval_s is not None]
-    snapshots = [
-        [snapshot.points[who] for who in whos if who in snapshot.points]
-        for run in runs
-        for snapshot in run
-    ]
-    logs = [sum(point.log_bytes for point in points) for points in snapshots]
-    peak = _sum([subtask.peak for subtask in subtasks if subtask.peak is not None])
+    subtasks: list[SubtaskReport] = []
+    rates: list[float] = []
+    spans: list[float] = []
+    reasons: list[str] = []
+    tally, windows_tally, peak = Tally(), Tally(), Comparison(0.0, 0.0)
+    for who in whos:
+        subtask = report_subtask(who, runs, blocks)
+        subtasks.append(subtask)
+        tally += blocks.distinct.get(who, Tally())
+        if subtask.changes_per_s is not None:
+            rates.append(subtask.changes_per_s)
+        if subtask.missing is not None:
+            reasons.append(subtask.missing)
+        if subtask.peak is not None and subtask.interval_s is not None:
+            peak += subtask.peak
+            spans.append(subtask.interval_s)
+            for interval in subtask.intervals:
+                windows_tally += blocks.by_log[interval.peak_log]
+    logs: list[int] = []
+    tables: list[int] = []
+    for snapshot in chain.from_iterable(runs):
+        points = [snapshot.points[who] for who in whos if who in snapshot.points]
+        logs.append(sum(point.log_bytes for point in points))
+        tables.append(sum(point.table_bytes for point in points))
     return OperatorReport(
         id=operator,
-        subtasks=subtasks,
+        subtasks=tuple(subtasks),
         changes_per_s=sum(rates) if rates else None,
-        bytes_per_change=bytes_per_change(
-            sum((blocks.distinct.get(who, Tally()) for who in whos), Tally())
-        ),
-        interval_s=fmean(spans) if spans else None,
-        compared=len(compared),
-        peak=peak,
+        bytes_per_change=bytes_per_change(tally),
+        interval_s=mean(spans),
+        compared=len(spans),
+        peak=peak if spans else None,
         log_bytes=fmean(logs),
         most_log_bytes=max(logs),
-        table_bytes=fmean(sum(point.table_bytes for point in points) for points in snapshots),
-        windows=_windows(compared, blocks, sum(rates), fmean(spans), peak) if peak else None,
-        missing=None if compared else _reason_of(subtasks),
+        table_bytes=fmean(tables),
+        windows=_windows(windows_tally, sum(rates), fmean(spans), peak) if spans else None,
+        # That of a subtask with changes, if one had some.
+        missing=None if spans else min(reasons, key=lambda reason: reason == NO_CHANGE),
     )
 
 
@@ -178,17 +182,9 @@ def has_windows(states: Iterable[StateInfo]) -> bool:
 
 
 def _windows(
-    compared: Sequence[SubtaskReport],
-    blocks: BlockFacts,
-    changes_per_s: float,
-    interval_s: float,
-    peak: Comparison,
+    tally: Tally, changes_per_s: float, interval_s: float, peak: Comparison
 ) -> WindowReport | None:
     """The rule for windows, from the fullest logs; None where no deletes were counted in them."""
-    logs = (
-        blocks.by_log[interval.peak_log] for subtask in compared for interval in subtask.intervals
-    )
-    tally = sum(logs, Tally())
     if not tally.deletes:
         return None
     deletes_per_s = changes_per_s * tally.deletes / tally.changes
@@ -202,32 +198,20 @@ def _windows(
     )
 
 
-def _sum(peaks: Sequence[Comparison]) -> Comparison | None:
-    predicted = sum(peak.predicted_bytes for peak in peaks)
-    return Comparison(predicted, sum(peak.measured_bytes for peak in peaks)) if peaks else None
-
-
-def _reason_of(subtasks: Sequence[SubtaskReport]) -> str:
-    """The reason of a subtask that had changes, if any had."""
-    reasons = [subtask.missing for subtask in subtasks if subtask.missing is not None]
-    return next((reason for reason in reasons if reason != NO_CHANGE), reasons[0])
-
-
 def combine_of(runs: Sequence[Sequence[MeasuredSnapshot]], sources: Container[str] = ()) -> Combine:
     """How many updates the write buffer makes one logged change of, or why that is not known.
 
-    Updates and changes are those between the same two checkpoints of a run, so it does not matter
-    since when updates are counted. Those of these sources are left out: they are positions.
+    Updates and changes are those between the same two checkpoints of a run. Those of these sources
+    are left out: they are positions.
     """
-    pairs = [
-        (run[0].points[who], last)
-        for run in runs
-        if len(run) > 1
-        for who, last in run[-1].points.items()
-        if who in run[0].points and who.operator not in sources
-    ]
-    changes = sum(last.seqno - first.seqno for first, last in pairs)
-    updates = sum(last.updates - first.updates for first, last in pairs)
+    changes = updates = pairs = 0
+    for run in runs:
+        for who, last in run[-1].points.items():
+            first = run[0].points.get(who)
+            if len(run) > 1 and first is not None and who.operator not in sources:
+                pairs += 1
+                changes += last.seqno - first.seqno
+                updates += last.updates - first.updates
     if not changes:
         return Combine(None, NO_CHANGE if pairs else NO_TIME)
-    return Combine(updates / changes, None) if updates else Combine(None, NOT_COUNTED)
+    return Combine(updates / changes, None)

@@ -17,6 +17,10 @@ class Comparison:
     predicted_bytes: float
     measured_bytes: float
 
+    def __add__(self, other: "Comparison") -> "Comparison":
+        predicted = self.predicted_bytes + other.predicted_bytes
+        return Comparison(predicted, self.measured_bytes + other.measured_bytes)
+
     @property
     def ratio(self) -> float | None:
         """Predicted over measured; None when nothing was measured."""
@@ -100,8 +104,8 @@ class OverheadReport:
     job: str
     engine: str
     checkpoints: int
-    first_slot: int
-    last_slot: int
+    first_checkpoint: int
+    last_checkpoint: int
     seconds: float
     """Time that the retained checkpoints cover without a gap."""
     checkpoint_s: float | None

@@ -43,6 +43,10 @@ class Flush(NamedTuple):
     span_s: float
     rows: float
 
+    @classmethod
+    def of(cls, workload: Workload, span_s: float) -> "Flush":
+        return cls(span_s, workload.distinct(span_s))
+
 
 @dataclass(frozen=True, slots=True)
 class Flushes:
@@ -69,10 +73,8 @@ def flushes(workload: Workload, subtasks: float, config: FlushConfig, cycle_s: f
     ahead_s = max(0.0, rest_s - FLUSH_LEAD_S)
     if workload.writes_per_s * ahead_s > _HOT * workload.distinct(ahead_s):
         ahead_s = 0.0
-    regular, ahead, barrier = (
-        Flush(span, workload.distinct(span)) for span in (span_s, ahead_s, rest_s - ahead_s)
-    )
-    return Flushes(regular, count, ahead, barrier)
+    regular, ahead = Flush.of(workload, span_s), Flush.of(workload, ahead_s)
+    return Flushes(regular, count, ahead, Flush.of(workload, rest_s - ahead_s))
 
 
 def _span_s(workload: Workload, subtasks: float, config: FlushConfig) -> float:
@@ -180,11 +182,15 @@ def _source_blocks(settings: Settings) -> _Blocks:
 
 def _rows_split(workload: Workload, cycle: Flushes) -> float:
     """Rows that one more flush at a random moment adds, because it splits another one."""
-    parts = ((cycle.regular, cycle.count), (cycle.ahead, 1), (cycle.barrier, 1))
-    split = sum(
-        count * span * (2 * workload.distinct(span / 2) - rows) for (span, rows), count in parts
-    )
-    return split / sum(count * span for (span, _), count in parts)
+    split = total_s = 0.0
+    for (span_s, rows), count in (
+        (cycle.regular, cycle.count),
+        (cycle.ahead, 1),
+        (cycle.barrier, 1),
+    ):
+        split += count * span_s * (2 * workload.distinct(span_s / 2) - rows)
+        total_s += count * span_s
+    return split / total_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,9 +232,10 @@ def _leaving(
 
     # A tail that the manifest holds goes with the next segment.
     small = tail.stored_bytes <= config.inline_bytes
-    leads = 0.0 if joins or not ahead.raw else (gathered if small else ahead).segments(config)
+    leads = on_its_way_s = 0.0
+    if ahead.raw and not joins:
+        leads = (gathered if small else ahead).segments(config)
     rest = tail if leads or joins else gathered
-    on_its_way_s = 0.0
     if leads:
         on_its_way_s = link.latency_s + ahead.stored_bytes / link.bytes_per_s - UPLOAD_LEAD_S
     # The barrier comes anywhere within `_BARRIER_S`: so often the tail has to be uploaded, too.

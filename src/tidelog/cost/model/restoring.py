@@ -39,8 +39,8 @@ class Objects:
 class Fetch:
     """What a restore of one process reads."""
 
-    slots: Objects
-    """Slots of the retained checkpoints, whose manifests are read."""
+    manifests: Objects
+    """Those of the retained checkpoints."""
     described: Objects
     """Descriptors that any retained checkpoint names."""
     files: Objects
@@ -58,7 +58,7 @@ def restore_s(fetch: Fetch, settings: Settings) -> float:
     described = Objects(fetch.described.count + _OBJECT_LISTS, fetch.described.bytes)
     return (
         _IN_A_ROW * link.latency_s
-        + side_by_side_s(fetch.slots, AT_ONCE, link)
+        + side_by_side_s(fetch.manifests, AT_ONCE, link)
         + side_by_side_s(described, AT_ONCE, link)
         + side_by_side_s(state, link.requests, link)
         + fetch.changes / settings.materialize.replay_rate
@@ -81,16 +81,17 @@ def reads(fetch: Fetch, settings: Settings, cycle_s: float) -> Reads:
     """What all processes ask for a second: each checkpoint lists the slots above its own, and now
     and then all objects are listed, to see whether one is gone.
     """
-    of_workers = (fetch.described, fetch.files, fetch.segments)
-    read = (fetch.slots, *(kind for kind in of_workers for _ in range(settings.workers)))
+    count, size = fetch.manifests.count, fetch.manifests.bytes
+    for kind in (fetch.described, fetch.files, fetch.segments):
+        count += settings.workers * kind.count
+        size += settings.workers * kind.bytes
     restores_per_s = settings.processes * settings.restores_per_month / MONTH_S
     check = 0.0
     if settings.object_check_interval is not None:
-        objects = sum(kind.count for kind in read)
-        check = settings.processes * (_CHECK_LISTS + objects / _PAGE)
+        check = settings.processes * (_CHECK_LISTS + count / _PAGE)
         check /= settings.object_check_interval
     return Reads(
-        gets=restores_per_s * (_GETS + sum(kind.count for kind in read)),
+        gets=restores_per_s * (_GETS + count),
         lists=restores_per_s * (_SLOT_LISTS + _OBJECT_LISTS) + settings.processes / cycle_s + check,
-        bytes=restores_per_s * sum(kind.bytes for kind in read),
+        bytes=restores_per_s * size,
     )

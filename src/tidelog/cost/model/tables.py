@@ -11,7 +11,7 @@ tests/unit/cost/model/test_tables.py.
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import ceil, gcd
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidelog.cost.model.formulas import descriptor_bytes
 from tidelog.cost.model.job import Settings, Workload
@@ -80,19 +80,20 @@ def snapshot(
     # What is flushed ahead of a snapshot; the flush at the snapshot itself adds a few rows.
     rest_s = interval_s - filled * fill_s
     rest_bytes = workload.table_rows(rest_s) / subtasks * workload.table_row_bytes
-    merges, rests, full, new_full = _level0(filled, flushes)
+    level0 = _level0(filled, flushes)
     merged = workload.table_bytes / subtasks
     base_files = ceil(merged / _ROCKS.target_file_bytes)
-    rewritten = _rewritten(merges, merged, filled + flushes, filled * full_bytes + rest_bytes)
+    flushed_bytes = filled * full_bytes + rest_bytes
+    rewritten = _rewritten(level0.merges, merged, filled + flushes, flushed_bytes)
     rewritten_files = rewritten / merged * base_files
-    stored_files = base_files + full + rests * flushes
+    stored_files = base_files + level0.full + level0.rests * flushes
     return TableUpload(
-        new_bytes=new_full * full_bytes + rest_bytes + rewritten,
-        new_files=new_full + flushes + rewritten_files,
-        stored_bytes=merged + full * full_bytes + rests * rest_bytes,
+        new_bytes=level0.new_full * full_bytes + rest_bytes + rewritten,
+        new_files=level0.new_full + flushes + rewritten_files,
+        stored_bytes=merged + level0.full * full_bytes + level0.rests * rest_bytes,
         stored_files=stored_files,
         descriptor_bytes=descriptor_bytes(stored_files, _private_bytes(age)),
-        merges=merges,
+        merges=level0.merges,
         merged_bytes=rewritten,
         merged_files=rewritten_files,
     )
@@ -105,18 +106,28 @@ def _private_bytes(age: float | None) -> float:
     return min(MANIFEST_BYTES / 2, _MANIFEST_BEGINS + _MANIFEST_GROWS * age)
 
 
-def _level0(filled: int, at_snapshot: int) -> tuple[float, float, float, float]:
-    """Level 0 with `filled` files of full memtables between two snapshots, on average: (merges
-    between them, snapshots whose own flushes lie there, files of full memtables that lie there,
-    those of them that are new).
-    """
+class _Level0(NamedTuple):
+    """Level 0 at a snapshot, on average."""
+
+    merges: float
+    """Since the snapshot before."""
+    rests: float
+    """Snapshots whose own flushes lie there."""
+    full: float
+    """Files of full memtables that lie there."""
+    new_full: float
+    """Those of them that the snapshot before did not have."""
+
+
+def _level0(filled: int, at_snapshot: int) -> _Level0:
+    """Level 0 with `filled` files of full memtables between two snapshots."""
     files, limit = filled + at_snapshot, _ROCKS.level0_files
     merges = min(1.0, files / limit) if filled else 1 / ceil(limit / at_snapshot)
     rests = (1 / merges + 1) / 2
     # Before a snapshot's own flushes there are 0 to `limit` - 1, in steps of the common divisor.
     before = (limit + gcd(files, limit)) / 2 - 1
     full = max(0.0, before - (rests - 1) * at_snapshot) if filled else 0.0
-    return merges, rests, full, min(full, filled * (1 - merges / 2))
+    return _Level0(merges, rests, full, min(full, filled * (1 - merges / 2)))
 
 
 def _rewritten(merges: float, table_bytes: float, files: int, flushed_bytes: float) -> float:
@@ -176,11 +187,8 @@ def materializing(
         upload = _upload_s(settings, table, log_per_s)
         uploads_s = upload * settings.keyed_per_process
         if uploads_s > period:
-            trigger, period, longest = (
-                MaterializationTrigger.BANDWIDTH,
-                uploads_s,
-                max(uploads_s, longest),
-            )
+            trigger = MaterializationTrigger.BANDWIDTH
+            period, longest = uploads_s, max(uploads_s, longest)
     return TableUploads(table, period, longest, upload, trigger)
 
 

@@ -12,7 +12,7 @@ from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.cost.model.job import Workload, expected_distinct
 from tidelog.errors import require
 from tidelog.runtime.config import DEFAULT_KEY_GROUPS
-from tidelog.state.timed_rows import BATCHED_BYTES, MOST_BATCHED
+from tidelog.state.timed_rows import BATCHED_BYTES, MAX_BATCHED
 
 _OF_BATCH: Final = 20
 """A batch of records has its bucket and a number as its key ..."""
@@ -49,7 +49,7 @@ def joined(
     bucket_s = max((upper_s - lower_s) / 2, 0.001)
     rate = records.writes_per_s / 2
     # Beyond these of a bucket and a key group, records are rows of their own.
-    limit = min(MOST_BATCHED, BATCHED_BYTES / (records.row_bytes + _OF_OBJECT))
+    limit = min(MAX_BATCHED, BATCHED_BYTES / (records.row_bytes + _OF_OBJECT))
     batched = min(1.0, limit / (rate * bucket_s / key_groups))
     of_record = records.key_bytes + records.value_bytes + _OF_RECORD
     puts_per_s = bytes_per_s = rows = state_bytes = 0.0

@@ -9,6 +9,8 @@ queues: they carry no data and have no place in the order of records.
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from itertools import chain
+from operator import attrgetter
 
 from tidelog.runtime.channels.channel import Channel
 from tidelog.runtime.channels.messages import Barrier, Batch, EndOfChannel, Message
@@ -32,7 +34,7 @@ class Gate:
 
     @property
     def waiting(self) -> list[int]:
-        return [size for channel in self.channels for size in channel.waiting]
+        return list(chain.from_iterable(map(attrgetter("waiting"), self.channels)))
 
     def deliver_while(self, output_available: Callable[[], bool]) -> None:
         """Deliver records only while this is true; call `wake` when it became true."""

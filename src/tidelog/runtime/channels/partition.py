@@ -18,7 +18,7 @@ from tidelog.runtime.channels.copies import copy_of
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.user_code import map_all, user_code
 from tidelog.state.key_groups import (
-    AS_THEY_ARE,
+    CANONICAL_TYPES,
     KEY_TYPES,
     NoKeyError,
     canonical_key,
@@ -154,8 +154,8 @@ class ByKey(Partitioner):
             keys = [self._stored_form(canonical_key, key) for key in keys]
         types = types_of_keys(keys)
         self._types.admit(types)
-        if self._sides.came(self._side, types):
-            Event.KEYS_APART.log(logger, where=self.name, types=self._sides.apart)
+        if self._sides.add(self._side, types):
+            Event.KEYS_APART.log(logger, where=self.name, types=self._sides.disjoint_types)
         if plain and kinds is not None:
             self._canonical_signatures.add(kinds)
         return keys
@@ -176,10 +176,10 @@ class ByKey(Partitioner):
 def _plain(keys: list[Any]) -> bool:
     """Every key, or every part of every tuple, encodes as it is."""
     kinds = set(map(type, keys))
-    if kinds <= AS_THEY_ARE:
+    if kinds <= CANONICAL_TYPES:
         return True
     tuples = all(issubclass(kind, tuple) for kind in kinds)
-    return tuples and set(map(type, chain.from_iterable(keys))) <= AS_THEY_ARE
+    return tuples and set(map(type, chain.from_iterable(keys))) <= CANONICAL_TYPES
 
 
 def _pick(batch: KeyedBatch, positions: list[int]) -> KeyedBatch:

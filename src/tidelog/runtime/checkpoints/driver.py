@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import msgspec
 
@@ -57,13 +58,13 @@ from tidelog.state.meaning import stored_meaning
 from tidelog.state.operator_state import union_in_part
 
 
-def predecessors(vertices: Iterable[Vertex]) -> dict[SubtaskId, list[SubtaskId]]:
+def predecessors(vertices: Iterable[Vertex]) -> dict[SubtaskId, tuple[SubtaskId, ...]]:
     """Every subtask of the job with those that send to it directly."""
-    return {
-        subtask: [sender for upstream, _ in vertex.inputs for sender in upstream.subtasks]
-        for vertex in vertices
-        for subtask in vertex.subtasks
-    }
+    senders: dict[SubtaskId, tuple[SubtaskId, ...]] = {}
+    for vertex in vertices:
+        before = chain.from_iterable(upstream.subtasks for upstream in vertex.upstreams)
+        senders |= dict.fromkeys(vertex.subtasks, tuple(before))
+    return senders
 
 
 logger = logging.getLogger(__name__)
@@ -203,7 +204,7 @@ class CheckpointDriver:
                 raise CheckpointFailedError(
                     f"{failures} checkpoints in a row failed",
                     found=reason,
-                    action="mend the cause and start the job again; it resumes from its last "
+                    action="remove the cause and start the job again; it resumes from its last "
                     "completed checkpoint",
                 )
 
@@ -222,7 +223,7 @@ class CheckpointDriver:
                 task.trigger(barrier)
 
     def _abort(self, decision: Abort) -> None:
-        Event.CHECKPOINT_ABORTED.log(logger, checkpoint=decision.checkpoint, reason=decision.reason)
+        Event.CHECKPOINT_ABORTED.log(logger, attempt=decision.checkpoint, reason=decision.reason)
         self._expect_next()
         self.metrics.failed += 1
         self.metrics.last_failure = decision.reason
@@ -274,7 +275,7 @@ class CheckpointDriver:
         now = self._now()
         seconds = now - self._started
         Event.CHECKPOINT_COMPLETED.log(
-            logger, checkpoint=checkpoint, slot=entry.slot, seconds=seconds
+            logger, checkpoint=entry.slot, attempt=checkpoint, seconds=seconds
         )
         size, times = len(encode_entry(entry)), (durable_s, seconds)
         remembered = completed(entry, self.previous, times, size, sizes)
@@ -307,7 +308,7 @@ class CheckpointDriver:
             ),
             final=decision.final,
             history=self._history(savepoint=decision.savepoint is not None),
-            formats=above_first(FORMATS) or msgspec.UNSET,
+            formats=above_first(FORMATS),
         )
         request = decision.savepoint
         if request is None:

@@ -165,7 +165,7 @@ class Savepoints:
             raise ConfigError(
                 f"savepoint name {requested_name!r}",
                 expected="a name that no other savepoint of this store has",
-                found=f"it is that of slot {slots_by_name[requested_name]}",
+                found=f"it is that of checkpoint {slots_by_name[requested_name]}",
                 action="choose another name",
             )
         return requested_name
@@ -188,7 +188,7 @@ class Savepoints:
     def failed(self, request: SavepointRequest, reason: str) -> None:
         """The savepoint was refused or given up; the job goes on."""
         action = (
-            "the job goes on; mend the cause and ask again, under another name if "
+            "the job goes on; remove the cause and ask again, under another name if "
             "`tidelog checkpoints list URL` shows this one all the same"
         )
         self._fail(request, "to be completed", reason, action)
@@ -197,7 +197,7 @@ class Savepoints:
         """The job has ended: all requests that are left fail."""
         action = (
             "see what the job said, and whether `tidelog checkpoints list URL` shows the "
-            "savepoint; the next start resumes from the newest slot"
+            "savepoint; the next start resumes from the newest checkpoint"
         )
         for request in list(self._waiting):
             self._fail(request, "a running job", "the job ended before it was done", action)

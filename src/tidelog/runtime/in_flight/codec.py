@@ -1,24 +1,21 @@
 """In-flight data as bytes.
 
 Invariants: what is decoded equals what was encoded, types included; a damaged or forged object runs
-no code of its choice (`records`, `record_types`). Keys are not stored: the partitioner finds them
-again. Older releases stored records as a pickle, of which only the types are built that were
-allowed then.
-Format: docs/internals/format.md, "Payload of kind 4 and 5".
+no code of its choice (`tidelog.state.objects`). Keys are not stored: the partitioner finds them
+again.
+Format: docs/internals/format.md, "Payload of kind 4".
 """
 
-import io
-import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, product
-from typing import Any
+from itertools import chain
+from operator import attrgetter
 
 import msgspec
 from msgspec.structs import asdict, astuple
 
 from tidelog.changelog.block import Block, BlockKind, SealedBlock, seal_opaque
-from tidelog.errors import CorruptObjectError, SerializationError, TidelogError
+from tidelog.errors import CorruptObjectError, TidelogError
 from tidelog.ids import SeqNo
 from tidelog.runtime.channels.channel import InFlightData
 from tidelog.runtime.channels.messages import Batch, Watermark
@@ -29,20 +26,9 @@ from tidelog.state.objects.encoding import Shape, decode_records, encode_records
 BLOCK_BYTES = 8 << 20
 """Encoded buffers that fill a block."""
 
-STANDARD_TYPES = frozenset(
-    {
-        *product(["datetime"], ["date", "datetime", "time", "timedelta", "timezone"]),
-        *product(["builtins"], ["bytearray", "complex", "frozenset", "range", "set", "slice"]),
-        *(("decimal", "Decimal"), ("fractions", "Fraction"), ("uuid", "UUID")),
-        ("collections", "OrderedDict"),
-    }
-)
-"""Types of the standard library that a pickle of records may hold, by module and name."""
 
-
-class _Buffer(msgspec.Struct, frozen=True, array_like=True, tag=0):
-    """Records as older releases stored them."""
-
+class _Records(msgspec.Struct, frozen=True, array_like=True, tag=0):
+    shapes: list[Shape]
     records: bytes
     times: list[int] | None
 
@@ -51,38 +37,13 @@ class _Mark(msgspec.Struct, frozen=True, array_like=True, tag=1):
     time: int
 
 
-class _Records(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    shapes: list[Shape]
-    records: bytes
-    times: list[int] | None
-
-
-_Message = _Buffer | _Mark | _Records
+_Message = _Records | _Mark
 
 
 class _Part(ChannelId, frozen=True, array_like=True):
     """In-flight data of one end of a channel; a long one is continued in the next block."""
 
     data: list[_Message]
-
-
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, stream: io.BytesIO, types: RecordTypes) -> None:
-        super().__init__(stream)
-        self._types = types
-
-    def find_class(self, module: str, name: str) -> Any:
-        record_type = self._types.names(module, name)
-        if record_type is not None:
-            return record_type
-        if (module, name) not in STANDARD_TYPES:
-            raise SerializationError(
-                "records in flight of the checkpoint, written by an older release",
-                expected="basic types, and types named in Job(..., record_types=...)",
-                found=f"{module}.{name}",
-                action="name the type in the job's record_types",
-            )
-        return super().find_class(module, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +59,12 @@ def encode(parts: Sequence[ChannelData], types: RecordTypes, first: SeqNo) -> En
     blocks: list[SealedBlock] = []
     used: set[str] = set()
     for block_parts in _filled(parts, types):
-        messages = [message for part in block_parts for message in part.data]
-        shapes = chain.from_iterable(m.shapes for m in messages if isinstance(m, _Records))
-        used |= {f"{shape.module}:{shape.name}" for shape in shapes if shape.module}
+        messages = list(chain.from_iterable(map(attrgetter("data"), block_parts)))
+        for message in messages:
+            shapes = message.shapes if isinstance(message, _Records) else ()
+            used |= {f"{shape.module}:{shape.name}" for shape in shapes if shape.module}
         payload = msgspec.msgpack.encode(block_parts)
-        blocks.append(seal_opaque(BlockKind.IN_FLIGHT_RECORDS, payload, len(messages), first))
+        blocks.append(seal_opaque(BlockKind.IN_FLIGHT, payload, len(messages), first))
         first = SeqNo(first + len(messages))
     return Encoded(blocks, tuple(sorted(used)))
 
@@ -128,14 +90,12 @@ def _filled(parts: Iterable[ChannelData], types: RecordTypes) -> Iterator[list[_
 
 def decode(blocks: Iterable[Block], types: RecordTypes) -> list[ChannelData]:
     """What was encoded, a long part in pieces; raises CorruptObjectError, SerializationError."""
-    return [
-        ChannelData(
-            ChannelId(*astuple(part)[:-1]),
-            [_decoded(message, block, types) for message in part.data],
-        )
-        for block in blocks
-        for part in _parts(block)
-    ]
+    parts: list[ChannelData] = []
+    for block in blocks:
+        for part in _parts(block):
+            data = [_decoded(message, block, types) for message in part.data]
+            parts.append(ChannelData(ChannelId(*astuple(part)[:-1]), data))
+    return parts
 
 
 def _parts(block: Block) -> list[_Part]:
@@ -148,30 +108,22 @@ def _parts(block: Block) -> list[_Part]:
 def _decoded(message: _Message, block: Block, types: RecordTypes) -> InFlightData:
     if isinstance(message, _Mark):
         return Watermark(message.time)
-    pickled = block.kind is BlockKind.IN_FLIGHT
     try:
-        if isinstance(message, _Buffer) and pickled:
-            records = _Unpickler(io.BytesIO(message.records), types).load()
-        elif isinstance(message, _Records) and not pickled:
-            records = decode_records(message.shapes, message.records, types)
-        else:
-            raise TypeError("records of another kind of block")
+        records = decode_records(message.shapes, message.records, types)
     except TidelogError:
         raise
     except Exception as error:  # whatever damaged bytes make of records
         raise _corrupt(block, f"{type(error).__name__}: {error}") from error
-    if not isinstance(records, list):
-        raise _corrupt(block, f"{type(records).__name__} where a list was stored")
     return Batch(records, message.times)
 
 
-def _encoded(message: InFlightData, types: RecordTypes) -> _Mark | _Records:
+def _encoded(message: InFlightData, types: RecordTypes) -> _Message:
     if isinstance(message, Watermark):
         return _Mark(message.time)
     return _Records(*encode_records(message.records, types), message.times)
 
 
-def _size(message: _Mark | _Records) -> int:
+def _size(message: _Message) -> int:
     if isinstance(message, _Mark):
         return 8
     return len(message.records) + 8 * len(message.times or ())
@@ -182,6 +134,6 @@ def _corrupt(block: Block, actual: str) -> CorruptObjectError:
         f"in-flight data in object {block.name} at byte {block.offset}",
         expected="buffers of records",
         found=actual,
-        action="restore an older slot, or drop the in-flight data with --drop-in-flight "
+        action="restore an older checkpoint, or drop the in-flight data with --drop-in-flight "
         "if losing it is acceptable",
     )

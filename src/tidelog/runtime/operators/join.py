@@ -18,8 +18,8 @@ from tidelog.runtime.operators.operator import Operator, OperatorContext, event_
 from tidelog.runtime.operators.spans import LEFT, RIGHT, JoinSpan
 from tidelog.runtime.operators.turn import OUTPUT_BYTES, OUTPUT_RECORDS, PAUSE, REST, Turn
 from tidelog.state.timed_records import STEP, KeyRecords, NewRecord, TimedRecords
-from tidelog.state.timed_rows import TIMED_RECORD, Entry, first_of, with_numbers
-from tidelog.state.timeline import EVENT_TIME, NUMBER, RECORD, TimedRecord, Timeline, between
+from tidelog.state.timed_rows import Entry, entries_of, first_of, with_numbers, without_numbers
+from tidelog.state.timeline import EVENT_TIME, RECORD, TimedRecord, Timeline, between
 
 JoinKind = Literal["inner", "left", "outer"]
 EMITS_ALONE: Final[dict[str, tuple[int, ...]]] = {
@@ -61,11 +61,11 @@ class _MarkedRecords(TimedRecords):
             if not memory.complete:  # some rows may have expired that memory still has
                 records = self._rows.of_key(bucket, group_key)
                 marked = {number for _, number, _ in marks.of_key(bucket, group_key)}
-            entries = [(bucket, group_key, record) for record in records]
+            entries = entries_of(bucket, group_key, records)
             marks.delete(with_numbers(self._delete(memory, entries), marked))
             if not memory.unflushed:
                 self._unflushed.pop(bucket, None)
-            alone += [entry for entry in entries if entry[TIMED_RECORD][NUMBER] not in marked]
+            alone += without_numbers(entries, marked)
         return alone
 
 
@@ -113,10 +113,6 @@ class Join(Operator):
         self._turn = context.turn
         self._last_ended = self._expired_to = _NONE_ENDED
         schema, option = f"{self._how}, {self._span.text}", self.record_option
-        if older := self._span.older:
-            older_schema = f"{self._how}, {older.text}"
-            if older_schema in context.backend.registry.stored_schema("left"):
-                self._span, schema = older, older_schema
         self._sides = [
             _MarkedRecords(context.backend, name, schema, option, marks=True)
             if side in self._emits_alone

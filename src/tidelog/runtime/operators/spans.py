@@ -9,7 +9,6 @@ from typing import Any, Final
 from tidelog.errors import ConfigError, require
 from tidelog.events import Event
 from tidelog.options.units import milliseconds
-from tidelog.state.schema.evolution import IN_SLICES
 from tidelog.state.timeline import EVENT_TIME, TimedRecord
 
 logger = logging.getLogger(__name__)
@@ -133,8 +132,6 @@ class _Buckets:
     buckets_of_record = 1
     windows = 1
     """How many pairs two records may be: one in each of so many windows."""
-    older: "JoinSpan | None" = None
-    """The span of an older release, with other buckets: state that lies in those stays there."""
     _length: int
 
     def end(self, bucket: int) -> int:
@@ -204,8 +201,7 @@ class SharedWindows(_Buckets):
         self._span = span
         self.windows = span.windows_of_record
         self._length = max(1, span.size_ms // 2)
-        self.older = SameWindow(span)
-        self.text = f"{self.older.text}, {IN_SLICES}"
+        self.text = SameWindow(span).text
 
     def buckets(self, side: int, time: int, watermark: int) -> Sequence[int]:
         return (self._span.last_end(time) // self._length,)
@@ -237,7 +233,6 @@ class SameWindow:
     """Pairs in one tumbling or sliding window, whose start is the bucket; methods as `Interval`."""
 
     windows = 1
-    older = None
 
     def __init__(self, span: WindowSpan) -> None:
         self._span = span

@@ -40,7 +40,6 @@ from tidelog.state.handles.timers import KEY, TIME, Timers, decode_time, encode_
 from tidelog.state.key_groups import decode_key
 from tidelog.state.objects.values import UntypedValues
 from tidelog.state.registry import Definition
-from tidelog.state.schema.evolution import IN_SLICES
 
 _START = slice(-8, None)
 """Where the row of a slice has its start, encoded."""
@@ -74,7 +73,7 @@ class _Window(Operator):
     def state(cls, span: WindowSpan) -> Definition:
         # Stored rows know their slices' starts alone: another span would misread them.
         text = f"size {span.size_ms} ms, slide {span.slide_ms} ms"
-        return "windows", cls.kind, ("msgpack", text, *(() if span.tumbling else (IN_SLICES,)))
+        return "windows", cls.kind, ("msgpack", text)
 
     def open(self, context: OperatorContext) -> None:
         self._backend = context.backend

@@ -107,7 +107,9 @@ async def choose(
             count += len(state.transactions)
         if count:
             url = restore_from.store.url
-            Event.TRANSACTIONS_LEFT.log(logger, transactions=count, slot=checkpoint.slot, store=url)
+            Event.TRANSACTIONS_LEFT.log(
+                logger, transactions=count, checkpoint=checkpoint.slot, store=url
+            )
         checkpoint = without_transactions(checkpoint)
     return Resumption(checkpoint, restore_from.store, detached=True, first=first)
 

@@ -32,7 +32,7 @@ def drop(plan: RestorePlan, config: JobConfig) -> RestorePlan:
 
     Raises RestoreError where the configuration does not allow it.
     """
-    allowed = frozenset(config.allow_dropped_state)
+    allowed = frozenset(config.allow_non_restored_state)
     vertices_by_node: dict[str, Vertex] = {}
     for vertex in plan.vertices:
         for node in vertex.nodes:
@@ -77,8 +77,8 @@ class _Loss(NamedTuple):
             expected=f"it in the job, as the checkpoint holds {', '.join(self.items)} of it",
             found=self.replacement,
             action=f"give it its name, its place and its class back; or {commit}drop what is held, "
-            f"for good, with --allow-dropped-state {min(self.names - {''})} "
-            "(JobConfig.allow_dropped_state); or start with an empty store",
+            f"for good, with --allow-non-restored-state {min(self.names - {''})} "
+            "(JobConfig.allow_non_restored_state); or start with an empty store",
         )
 
 

@@ -90,8 +90,8 @@ def fit(plan: RestorePlan, config: JobConfig) -> RestorePlan:
         if vertex.head.state is not None:
             registry = StateRegistry(operator.id, operator.states)
             registry.register(*vertex.head.state)
-            registry.check_renamed(config.allow_dropped_state)
-        check_meaning(operator, vertex.head.meaning, config.allow_dropped_state)
+            registry.check_renamed(config.allow_non_restored_state)
+        check_meaning(operator, vertex.head.meaning, config.allow_non_restored_state)
         if migrates(vertex.head, operator):
             migrated.add(vertex.id)
     return msgspec.structs.replace(plan, migrated=frozenset(migrated))
@@ -146,7 +146,7 @@ def _in_the_way(unfinished: str, finished: str, how: str) -> RestoreError:
         expected=f"only finished operators there: {finished!r} has finished in the checkpoint, "
         "and will handle no record again",
         found="an operator that has not finished",
-        action=f"take {unfinished!r} out or put it after operators that go on, restore a slot from "
+        action=f"take {unfinished!r} out or put it after operators that go on, restore one from "
         f"before {finished!r} finished, or start with an empty store",
     )
 
@@ -193,6 +193,6 @@ def _open_once(
     chain = OperatorChain([(head.id, operator)], WorkTime(clock), BufferLimit())
     try:
         chain.open(OperatorContext(clock, backend))
-        registry.check_renamed(config.allow_dropped_state)
+        registry.check_renamed(config.allow_non_restored_state)
     finally:
         chain.close()

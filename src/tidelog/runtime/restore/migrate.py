@@ -52,7 +52,7 @@ def migrates(head: Node, operator: OperatorState) -> bool:
             f"keys of operator {operator.id!r}",
             expected="no subtask of it to have finished, for keys that change move to others",
             found="some that have",
-            action="let the job end as it was, or restore a slot from before they finished",
+            action="let the job end as it was, or restore a checkpoint from before they finished",
         )
     if keys.migrates:
         _check_one_event_time(operator)

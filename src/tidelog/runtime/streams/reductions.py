@@ -14,6 +14,7 @@ from tidelog.errors import require
 from tidelog.runtime.operators.operator import Operator, OperatorFactory
 from tidelog.runtime.operators.order import Greatest, greatest, least
 from tidelog.runtime.operators.stateless import Finished
+from tidelog.runtime.user_code import check_plain
 from tidelog.state.meaning import REDUCTION
 from tidelog.state.registry import Definition
 from tidelog.state.schema.types import declared
@@ -99,6 +100,7 @@ class Reductions(ABC, Generic[S]):
         def quotient(value: list[Any]) -> Any:
             return value[0] / value[1]
 
+        check_plain(value_of, "mean")
         return self._reduced("mean", lambda r: [value_of(r), 1], added, options, quotient)
 
     def top(self, n: int, *, by: Callable[[Any], Any], **options: Unpack[OperatorOptions]) -> S:
@@ -109,6 +111,7 @@ class Reductions(ABC, Generic[S]):
         """
         fits = isinstance(n, int) and n >= 1
         require("the number of records in top(n)", repr(n), fits, "an int, 1 or more")
+        check_plain(by, "top")
         merged, kind = Greatest(n, by).merged, f"top {n}"
         return self._reduced("top", lambda record: [record], merged, options, kind=kind)
 
@@ -125,6 +128,8 @@ class Reductions(ABC, Generic[S]):
 
         `kind` is what stored values are, by default the function's name; None: the user's own.
         """
+        check_plain(value_of, function)
+        check_plain(combine, function)
         unknown = ", ".join(options.keys() - OperatorOptions.__annotations__.keys())
         expected = "emit_updates, value_type, migrate or name; others are arguments of window(...)"
         require(f"arguments of {function}(...)", unknown, not unknown, expected)

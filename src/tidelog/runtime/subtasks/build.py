@@ -77,7 +77,7 @@ class TaskBuilder:
             if source is not None:
                 splits = self.splits[vertex.id] = SourceSplits(source, start.effects)
             finished = sum(subtask in start.plan.finished for subtask in vertex.subtasks)
-            if finished and source is not None and source.splits_grow:
+            if finished and source is not None and source.resumes_ended_splits:
                 # It follows now, and ended in an earlier run.
                 Event.SOURCE_FINISHED_BEFORE.log(
                     logger, source=vertex.id, finished=finished, subtasks=vertex.parallelism
@@ -85,7 +85,7 @@ class TaskBuilder:
             for subtask in start.share.of(vertex.subtasks):
                 tasks.append(await self._task(subtask, vertex, splits))
         for registry in start.registries.values():
-            for name in registry.check_renamed(start.config.allow_dropped_state):
+            for name in registry.check_renamed(start.config.allow_non_restored_state):
                 Event.STATE_UNDECLARED.log(logger, state=name, operator=registry.operator)
         await self._recover_in_flight()
         return tasks
@@ -157,9 +157,9 @@ class TaskBuilder:
             vertex.parallelism,
             self._start.author.generation,
             self._start.author.attempt,
-            self._retained,
-            self._settled.get(node.id, {}),
-            begins=self._start.plan.checkpoint is None,
+            retained_transactions=self._retained,
+            committed_transactions=self._settled.get(node.id, {}),
+            is_new_job=self._start.plan.checkpoint is None,
             clock=self._start.effects.clock,
         )
         open_sink = partial(self._opened, subtask, node.id, node.sink, context, work)
@@ -216,10 +216,11 @@ def _settled(
         return {}
     open_then = set(transactions_of([restored]))
     older = [checkpoint for checkpoint in checkpoints if checkpoint.slot < restored.slot]
-    return {
-        sink: {token: number for token, number in tokens.items() if token not in open_then}
-        for sink, tokens in transactions_by_sink(older).items()
-    }
+    settled = transactions_by_sink(older)
+    for tokens in settled.values():
+        for token in tokens.keys() & open_then:
+            del tokens[token]
+    return settled
 
 
 def _buffers(config: JobConfig, vertices: list[Vertex]) -> Buffers:

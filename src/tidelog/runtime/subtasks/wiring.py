@@ -44,12 +44,11 @@ class Buffers(msgspec.Struct, frozen=True):
 
     def count(self, vertices: list[Vertex]) -> int:
         """The most buffers that all channels between these vertices hold."""
-        per_channel = self.at_consumer + self.at_producer
-        return sum(
-            upstream.parallelism * (consumer.parallelism * per_channel + self.overdraft)
-            for consumer in vertices
-            for upstream, _ in consumer.inputs
-        )
+        buffers, per_channel = 0, self.at_consumer + self.at_producer
+        for consumer in vertices:
+            per_sender = consumer.parallelism * per_channel + self.overdraft
+            buffers += per_sender * sum(upstream.parallelism for upstream in consumer.upstreams)
+        return buffers
 
 
 class Wiring:
@@ -81,18 +80,18 @@ class Wiring:
 
     def inputs(self, vertex: Vertex, subtask: int) -> tuple[InputChannel, ...]:
         """The channels of a subtask's gate, in the gate's order."""
-        announced = vertex.id in self._wanting_splits
-        return tuple(
-            InputChannel(
-                ChannelId(vertex.id, index, producer, subtask, at_producer=False),
-                stays_aligned(upstream, edge, vertex),
-                carries=edge not in vertex.head.silent
-                and (edge.routing != "forward" or producer % vertex.parallelism == subtask),
-                announces=announced and upstream.knows_splits,
-            )
-            for index, (upstream, edge) in enumerate(vertex.inputs)
-            for producer in range(upstream.parallelism)
-        )
+        announced, channels = vertex.id in self._wanting_splits, list[InputChannel]()
+        for index, (upstream, edge) in enumerate(vertex.inputs):
+            for producer in range(upstream.parallelism):
+                sends = edge.routing != "forward" or producer % vertex.parallelism == subtask
+                channel = InputChannel(
+                    ChannelId(vertex.id, index, producer, subtask, at_producer=False),
+                    stays_aligned(upstream, edge, vertex),
+                    carries=sends and edge not in vertex.head.silent,
+                    announces=announced and upstream.knows_splits,
+                )
+                channels.append(channel)
+        return tuple(channels)
 
     def partitioner(self, edge: Edge, subtask: int, consumer: Vertex) -> Partitioner:
         """Chooses the targets of the records that a subtask sends over an edge."""
@@ -146,7 +145,7 @@ class Wiring:
         """The gates of the subtasks that this process has."""
         targets = vertex.parallelism
         pools, producers = [], []
-        for index, (upstream, _) in enumerate(vertex.inputs):
+        for index, upstream in enumerate(vertex.upstreams):
             for producer in range(upstream.parallelism):
                 size = targets * self._buffers.at_producer
                 pool = BufferPool(targets, size, self._buffers.overdraft)
@@ -176,7 +175,7 @@ def wanting_splits(vertices: Sequence[Vertex]) -> set[str]:
     for vertex in reversed(vertices):  # consumers first: each vertex is looked at once
         if vertex.makes_watermarks or (vertex.knows_splits and vertex.id in before):
             wanting.add(vertex.id)
-            before |= {upstream.id for upstream, _ in vertex.inputs}
+            before |= {upstream.id for upstream in vertex.upstreams}
     return wanting
 
 

@@ -44,7 +44,9 @@ class SourceTask(Task):
         self._barriers: deque[Barrier] = deque()
         self._wake = asyncio.Event()
         self._reads = SplitTurns(
-            parts.effects, together=source.blocking and source.prompt, at_once=source.at_once
+            parts.effects,
+            shares_threads=source.blocking and source.reads_without_waiting,
+            max_active_splits=source.max_active_splits,
         )
         self._holding = LeastWatermark()
         """The watermarks of the unfinished splits that are not idle."""
@@ -98,7 +100,7 @@ class SourceTask(Task):
         positions = self._positions.completed(checkpoint)
         if positions:
             with user_code(self.id.operator):
-                self._source.checkpointed(positions)
+                self._source.on_checkpoint_complete(positions)
 
     def _wake_up(self) -> None:
         self._wake.set()
@@ -202,7 +204,7 @@ class SourceTask(Task):
                 if split in started_splits:
                     split_state = self._positions.get(split)
                     with user_code(self.id.operator):
-                        self._source.check_begun(split, split_state.position)
+                        self._source.check_position(split, split_state.position)
                 self._add(split, split_state, exists=split in current_splits)
         if not self._has_discovered:
             self._has_discovered = True
@@ -210,7 +212,7 @@ class SourceTask(Task):
         await self._follow_splits()
 
     def _add(self, split: str, split_state: StoredSplit, *, exists: bool) -> None:
-        if split_state.done and not (exists and self._source.splits_grow):
+        if split_state.done and not (exists and self._source.resumes_ended_splits):
             return
         position = split_state.position
         if position is None and self._splits.is_new(split):
@@ -255,11 +257,11 @@ class SourceTask(Task):
             self._reads.begin(reading)
         if self._reads.worth_waiting(reading, gathers=self._mixes_splits):
             await self._pause(PATIENCE_S)
-        if not reading.handed:
+        if not reading.has_chunks:
             self._reads.begin_next()  # storage is slow: more threads find it less so
-        portion = self._reads.take(reading)
-        if portion is not None and portion.records:
-            read = {reading: portion}
+        chunk = self._reads.take(reading)
+        if chunk is not None and chunk.records:
+            read = {reading: chunk}
             if self._mixes_splits:
                 # A checkpoint under way waits for each batch that is handled before it.
                 short = self.parts.chain.turn.short()
@@ -267,13 +269,13 @@ class SourceTask(Task):
             if not self._reads.busy:
                 self._reads.begin_next(but=read)
             await self._emit_read(read)
-        elif portion is not None and portion.at_end:
-            self._finish_split(reading, portion)
+        elif chunk is not None and chunk.at_end:
+            self._finish_split(reading, chunk)
             await self._follow_splits()
-        elif not reading.queued:
-            if portion is not None and portion.position != reading.stored_position:
-                self._store(reading, portion)
-            if not reading.behind:
+        elif not reading.is_queued:
+            if chunk is not None and chunk.position != reading.stored_position:
+                self._store(reading, chunk)
+            if not reading.has_lag:
                 self._alignment.gone(reading.split)
                 self._on_silence(reading)
             await self._follow_splits()
@@ -281,7 +283,7 @@ class SourceTask(Task):
     async def _emit_read(self, read: dict[SplitReading, ReadChunk]) -> None:
         """Emit the records of one split, or of several where nothing asks which; keep positions."""
         chain, split = self.parts.chain, next(iter(read)).split
-        records = list(itertools.chain.from_iterable(portion.records for portion in read.values()))
+        records = list(itertools.chain.from_iterable(chunk.records for chunk in read.values()))
         self.records_in += len(records)
         self._standstills.arrived()
         with self.parts.output.work.working():
@@ -289,16 +291,14 @@ class SourceTask(Task):
             self._announce_splits(split)
             await self._handle_input(Batch(records))
             self._mark(read)
-            for reading, portion in read.items():
-                self._keep(reading, portion)
+            for reading, chunk in read.items():
+                self._keep(reading, chunk)
             # The last records of a split move event time, too.
             await self._follow_splits()
-            last_portions = [
-                (reading, portion) for reading, portion in read.items() if portion.at_end
-            ]
-            for reading, portion in last_portions:
-                self._finish_split(reading, portion)
-            if last_portions:
+            last_chunks = [(reading, chunk) for reading, chunk in read.items() if chunk.at_end]
+            for reading, chunk in last_chunks:
+                self._finish_split(reading, chunk)
+            if last_chunks:
                 await self._follow_splits()
             await self._flush_if_due()
 
@@ -307,13 +307,13 @@ class SourceTask(Task):
         read_at = next(iter(read.values())).read_at
         if read_at >= self._marker_at:
             self._marker_at = read_at + MARKERS_EVERY_S
-            oldest = min(portion.read_at for portion in read.values())
+            oldest = min(chunk.read_at for chunk in read.values())
             self.parts.output.mark(LatencyMarker(oldest))
 
-    def _keep(self, reading: SplitReading, portion: ReadChunk) -> None:
+    def _keep(self, reading: SplitReading, chunk: ReadChunk) -> None:
         """Keep a split's position after records that were emitted, and how far they move time."""
         event_time, split = self._event_time, reading.split
-        self._store(reading, portion)
+        self._store(reading, chunk)
         if event_time is not None and event_time.was_active():
             reading.on_activity()
             self._alignment.moved(split, event_time.watermark_of(split))
@@ -323,18 +323,18 @@ class SourceTask(Task):
             self._alignment.gone(split)
             self._on_silence(reading)
 
-    def _store(self, reading: SplitReading, portion: ReadChunk) -> None:
+    def _store(self, reading: SplitReading, chunk: ReadChunk) -> None:
         event_time, split = self._event_time, reading.split
         latest = event_time.latest(split) if event_time is not None else None
-        self._positions.put(split, StoredSplit(False, portion.position, latest))
-        reading.stored_position = portion.position
+        self._positions.put(split, StoredSplit(False, chunk.position, latest))
+        reading.stored_position = chunk.position
 
-    def _finish_split(self, reading: SplitReading, portion: ReadChunk) -> None:
+    def _finish_split(self, reading: SplitReading, chunk: ReadChunk) -> None:
         split = reading.split
         self._reads.remove(reading)
         self.parts.output.splits_changed(ended_splits=[split])
         self._holding.drop(split)
-        self._positions.put(split, StoredSplit(True, portion.position))
+        self._positions.put(split, StoredSplit(True, chunk.position))
         self._alignment.gone(split)
         if self._event_time is not None:
             self._event_time.forget(split)
@@ -366,7 +366,7 @@ class SourceTask(Task):
     async def _notice_idle(self) -> None:
         """Mark splits as idle whose reads have waited in their threads for too long."""
         for reading in self._reads:
-            if reading.waits:
+            if reading.waits_for_records:
                 self._on_silence(reading)
         await self._follow_splits()
 

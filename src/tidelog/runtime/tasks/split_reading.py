@@ -1,4 +1,4 @@
-"""One split while its task reads it.
+"""One split while its task reads it: in the event loop, or ahead of the task in a thread.
 
 Invariants: the task never waits for a read that blocks: it takes what the read has handed over so
 far; a position belongs to the records that were taken with it; what a thread has read and the task
@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import partial
 from itertools import chain
 from typing import Any, Final
@@ -50,6 +51,37 @@ class ReadChunk:
     """When the first of them were read, on the monotonic clock."""
 
 
+class Phase(Enum):
+    """Who reads a split now. A split of a source that does not block is FREE until it is CLOSED.
+
+    FREE -> SCHEDULED or QUEUED: `schedule`; QUEUED also goes to another thread that comes sooner
+    SCHEDULED, QUEUED -> READING -> READ: `read_ahead` begins and ends
+    SCHEDULED, QUEUED -> FREE: `on_progress`, when the thread has ended before it came to the split
+    READ -> FREE: `take`
+    READING -> CLOSING -> CLOSED: `close`, then the end of `read_ahead`; all others -> CLOSED
+    """
+
+    FREE = auto()
+    """The task: it may read, or schedule a thread."""
+    QUEUED = auto()
+    """Nobody: the thread reads other splits first."""
+    SCHEDULED = auto()
+    """Nobody yet: the thread begins with this split."""
+    READING = auto()
+    """The thread."""
+    READ = auto()
+    """Nobody: the thread is done with this split, and the task has not noticed it."""
+    CLOSING = auto()
+    """The thread, which is to close the reader: the task is done with the split."""
+    CLOSED = auto()
+
+
+_FREE, _QUEUED, _SCHEDULED, _READING, _READ, _CLOSING, _CLOSED = Phase  # looked up once
+_BEFORE_READING: Final = (_SCHEDULED, _QUEUED)
+_WITH_THREAD: Final = (_READING, _READ, *_BEFORE_READING)
+
+ReadThread = asyncio.Future[None]
+"""The end of a thread that reads splits."""
 InLoop = Callable[[Callable[[], None]], object]
 """Calls a function in the event loop, from a thread."""
 
@@ -70,117 +102,139 @@ class SplitReading:
         self.split = split
         self.due_at = -math.inf
         """When there may be something to read, on the monotonic clock."""
-        self.quiet_since: float | None = None
-        """When reads of the split began to give nothing, in seconds on the monotonic clock."""
         self.idle = False
         """The split has been quiet for so long that event time does not wait for it."""
         self.stored_position = position
         """The position that the task has stored."""
+        self._quiet_since: float | None = None
+        """When reads of the split began to give nothing, in seconds on the monotonic clock."""
         self._source = source
         self._position = position
         self._task = task
-        self._effects = effects
+        self._now = effects.clock.monotonic
         self._listener = listener
         self._reader: SplitReader | None = None
-        self._running: asyncio.Future[None] | None = None
-        """The thread that reads this split, or is to read it after others."""
-        self._after_others = False
-        """The thread in `_running` reads other splits before this one."""
-        self._read_out = False
-        """The thread has done its part for this split."""
+        self._phase = _FREE
+        self._thread: ReadThread | None = None
+        """The thread of the phases from SCHEDULED to READ."""
+        self._lock = threading.Lock()
+        """Held for each change of the phase that a thread makes, or that depends on what a thread
+        does: one at a time reads, and either the task or a thread closes the reader."""
         self._failure: Exception | None = None
         self._chunks: deque[ReadChunk] = deque()
-        self._closed = False
-        self._in_thread = False
-        self._turn = threading.Lock()
-        """Guards `_closed`, `_in_thread` and `_running`: one thread at a time reads, and the reader
-        is closed by the task, or by a thread that still reads when the task closes it."""
+        """What threads have read and the task has not taken."""
 
     @property
-    def working(self) -> bool:
-        return self._running is not None
-
-    @property
-    def handed(self) -> bool:
+    def has_chunks(self) -> bool:
         """A thread has handed over what `take` gives."""
         return bool(self._chunks)
 
     @property
-    def waits(self) -> bool:
-        """The reader's thread has waited for records since the task last took some."""
-        return self.working and not self.queued and self.due_at == math.inf
+    def has_thread(self) -> bool:
+        """A thread reads the split, or is to."""
+        return self._phase in _WITH_THREAD
 
     @property
-    def behind(self) -> bool:
+    def is_queued(self) -> bool:
+        """A thread is to read the split, and reads others before it."""
+        return self._phase is _QUEUED
+
+    @property
+    def is_free(self) -> bool:
+        """No thread reads the split, and the task has taken what was read."""
+        return self._phase is _FREE and not self._chunks
+
+    @property
+    def waits_for_records(self) -> bool:
+        """A thread reads, and had nothing when the task last looked."""
+        return self.due_at == math.inf and self.has_thread and self._phase is not _QUEUED
+
+    @property
+    def has_lag(self) -> bool:
         """The reader has said that there are records which it did not give yet."""
-        return self._reader is not None and self._reader.behind
+        return self._reader is not None and self._reader.has_lag
 
     @property
     def unread(self) -> int | None:
         """What the reader says of what waits behind its position."""
         return None if self._reader is None else self._reader.unread
 
-    @property
-    def may_begin(self) -> bool:
-        """No thread reads the split, and the task has taken what was read."""
-        return self._running is None and not self._chunks
-
-    @property
-    def queued(self) -> bool:
-        """A thread is to read the split, and reads others before it."""
-        return self.working and self._after_others and not (self._in_thread or self._read_out)
-
     def take(self) -> ReadChunk | None:
         """The records read so far; None: nothing yet. Raises what the source raised."""
-        portion = self._taken() if self._source.blocking else self._read(self._opened())
-        if portion is None and not self.working:
+        chunk = self._take_chunks() if self._source.blocking else self._read(self._open_reader())
+        if chunk is None and not self.has_thread:
             return None  # a thread that read as much as it may: the next one goes on
-        if portion is None or not (portion.records or portion.at_end):
+        if chunk is None or not (chunk.records or chunk.at_end):
             pause = self._reader.delay_s if self._reader is not None else 0.0
-            wait = math.inf if self.working else pause or IDLE_S
-            self.due_at = self._effects.clock.monotonic() + wait
-        return portion
+            self.due_at = math.inf if self.has_thread else self._now() + (pause or IDLE_S)
+        return chunk
+
+    def _take_chunks(self) -> ReadChunk | None:
+        """All that the thread has handed over."""
+        thread = self._thread
+        if thread is not None and (self._phase is _READ or thread.done()):
+            if thread.done():
+                thread.result()
+            if self._failure is not None:
+                raise self._failure
+            self._phase, self._thread = _FREE, None
+            if self._reader is not None:
+                self._reader.set_listener(self._ask)
+        chunks: list[ReadChunk] = []
+        while self._chunks:
+            chunks.append(self._chunks.popleft())
+        if not chunks:
+            return None
+        if len(chunks) == 1:
+            return chunks[0]
+        records = list(chain.from_iterable(chunk.records for chunk in chunks))
+        size = sum(chunk.size_bytes for chunk in chunks)
+        last = chunks[-1]
+        return ReadChunk(records, last.position, last.at_end, size, chunks[0].read_at)
 
     def on_activity(self) -> None:
         """The split gave records that count for event time."""
-        self.quiet_since, self.idle = None, False
+        self._quiet_since, self.idle = None, False
 
     def on_silence(self, idle_after_ms: int | None) -> None:
         """A read of the split gave no records, or has not returned yet."""
-        now = self._effects.clock.monotonic()
-        if self.quiet_since is None:
-            self.quiet_since = now
+        now = self._now()
+        if self._quiet_since is None:
+            self._quiet_since = now
         idle_at = self.idle_at(idle_after_ms)
         self.idle = idle_at is not None and now >= idle_at
 
     def idle_at(self, idle_after_ms: int | None) -> float | None:
         """When the split is idle if it gives nothing until then; None: it is not quiet."""
-        if self.quiet_since is None or idle_after_ms is None:
+        if self._quiet_since is None or idle_after_ms is None:
             return None
-        return self.quiet_since + idle_after_ms / 1000
+        return self._quiet_since + idle_after_ms / 1000
 
     def ask_again(self) -> None:
         """Let the next read come at once: the split may have records before its delay ends. One
         whose reader has a long delay is left to it: there may be thousands of those.
         """
-        if not self.working and self.due_at - self._effects.clock.monotonic() <= _LONG_DELAY_S:
+        if not self.has_thread and self.due_at - self._now() <= _LONG_DELAY_S:
             self.due_at = -math.inf
 
     def pause(self) -> None:
         """Other splits are read for a while: let the reader release scarce resources."""
-        if self._reader is not None and not self.working:
+        if self._reader is not None and not self.has_thread:
             with user_code(self._task):
                 self._reader.pause()
 
     def close(self) -> None:
         """Release the reader, or let the thread that uses it do so when it is done."""
-        with self._turn:
-            waits = self._closed or self._in_thread
-            self._closed = True
-        if not waits:
-            self._close()
+        with self._lock:
+            phase = self._phase
+            if phase is _CLOSED:
+                return
+            in_use = phase is _READING or phase is _CLOSING
+            self._phase = _CLOSING if in_use else _CLOSED
+        if not in_use:
+            self._close_reader()
 
-    def _close(self) -> None:
+    def _close_reader(self) -> None:
         if self._reader is not None:
             with user_code(self._task):
                 self._reader.close()
@@ -190,86 +244,61 @@ class SplitReading:
         self.due_at = -math.inf
         self._listener()
 
-    def _taken(self) -> ReadChunk | None:
-        """All that the thread has handed over."""
-        running = self._running
-        if running is not None and (self._read_out or running.done()):
-            self._running = None
-            if running.done():
-                running.result()
-            if self._failure is not None:
-                raise self._failure
-            if self._reader is not None:
-                self._reader.notify(self._ask)
-        portions: list[ReadChunk] = []
-        while self._chunks:
-            portions.append(self._chunks.popleft())
-        if not portions:
-            return None
-        if len(portions) == 1:
-            return portions[0]
-        records = list(chain.from_iterable(portion.records for portion in portions))
-        size = sum(portion.size_bytes for portion in portions)
-        last = portions[-1]
-        return ReadChunk(records, last.position, last.at_end, size, portions[0].read_at)
+    def schedule(self, thread: ReadThread, *, after_others: bool) -> bool:
+        """Let a thread read this split; `after_others`: it reads some before.
 
-    def begun(self, running: "asyncio.Future[None]", *, after_others: bool) -> bool:
-        """The thread `running` is to read this split, after others if it reads any before.
-
-        It takes the place of a thread in which the split only waits for its turn.
-
-        False: another thread has come to it meanwhile.
+        False: the split is not free, and no longer queued in another thread.
         """
-        with self._turn:
-            if not (self.may_begin or self.queued):
+        with self._lock:
+            if self._phase is not _QUEUED and (self._phase is not _FREE or self._chunks):
                 return False
-            self._running, self._after_others, self._read_out = running, after_others, False
+            self._thread, self._phase = thread, _QUEUED if after_others else _SCHEDULED
             return True
 
-    def ask_after(self, running: "asyncio.Future[None]") -> None:
-        """Wake the task: the thread `running` has read a part of its splits, or has ended."""
-        if self._running is not running:
+    def on_progress(self, thread: ReadThread) -> None:
+        """Wake the task: a thread has read a part of its splits, or has ended."""
+        if self._thread is not thread:
             return
-        succeeded = running.done() and not running.cancelled() and running.exception() is None
-        if succeeded and not self._read_out:
-            self._running = None  # it did not come to this split
+        succeeded = thread.done() and not thread.cancelled() and thread.exception() is None
+        if succeeded and self._phase in _BEFORE_READING:
+            self._phase, self._thread = _FREE, None
         self._ask()
 
-    def work(self, running: "asyncio.Future[None]", in_loop: InLoop) -> tuple[int, int]:
+    def read_ahead(self, thread: ReadThread, in_loop: InLoop) -> tuple[int, int]:
         """In that thread: read until there is nothing, or as much as may be read ahead.
 
         Returns how many records and bytes that were; `take` raises what the source raised.
         """
-        with self._turn:
-            if self._closed or self._running is not running:
+        with self._lock:
+            if self._thread is not thread or self._phase not in _BEFORE_READING:
                 return 0, 0
-            self._in_thread = True
+            self._phase = _READING
         try:
-            return self._read_on(in_loop)
+            return self._read_batch(in_loop)
         except Exception as error:
             self._failure = error
             return 0, 0
         finally:
-            with self._turn:
-                self._in_thread, self._read_out = False, True
-                closed = self._closed
-            if closed:
-                close_all(self._task, [self._close], quietly=True)
+            with self._lock:
+                closes = self._phase is _CLOSING
+                self._phase = _CLOSED if closes else _READ
+            if closes:
+                close_all(self._task, [self._close_reader], quietly=True)
 
-    def _read_on(self, in_loop: InLoop) -> tuple[int, int]:
-        reader, read, size = self._opened(), 0, 0
+    def _read_batch(self, in_loop: InLoop) -> tuple[int, int]:
+        reader, count, size = self._open_reader(), 0, 0
         while True:
-            portion = self._read(reader, in_thread=True)
-            self._chunks.append(portion)
-            read, size = read + len(portion.records), size + portion.size_bytes
-            if not portion.records or portion.at_end or not reader.trickles or self._closed:
-                return read, size
-            if read >= BATCH_RECORDS or size >= BATCH_BYTES:
-                return read, size
+            chunk = self._read(reader, in_thread=True)
+            self._chunks.append(chunk)
+            count, size = count + len(chunk.records), size + chunk.size_bytes
+            if not reader.reads_single_records or count >= BATCH_RECORDS or size >= BATCH_BYTES:
+                return count, size
+            if not chunk.records or chunk.at_end or self._phase is _CLOSING:
+                return count, size
             if len(self._chunks) == 1:  # otherwise the task was asked, and has not come yet
                 in_loop(self._ask)
 
-    def _opened(self) -> SplitReader:
+    def _open_reader(self) -> SplitReader:
         if self._reader is None:
             with user_code(self._task):
                 reader = self._source.open(self.split, self._position)
@@ -277,7 +306,7 @@ class SplitReading:
                 require(f"the reader of split {self.split!r}", reader, is_one, "a SplitReader")
                 self._reader = reader
             if not self._source.blocking:
-                self._reader.notify(self._ask)
+                self._reader.set_listener(self._ask)
         return self._reader
 
     def _read(self, reader: SplitReader, *, in_thread: bool = False) -> ReadChunk:
@@ -286,13 +315,14 @@ class SplitReading:
             if not isinstance(result, list):
                 _check_read(result)
             records, at_end = result or [], result is None or reader.at_end
-            name, has_one = f"the reader of split {self.split!r}", hasattr(reader, "position")
-            require(name, "none", has_one, "a `position` of it, which checkpoints store")
+            if not hasattr(reader, "position"):
+                name = f"the reader of split {self.split!r}"
+                require(name, "none", False, "a `position` of it, which checkpoints store")
             # A reader may go on in the same object, such as a dict of offsets.
             position, size = deepcopy(reader.position), reader.read_bytes
         if size is None:
             size = bytes_of(records) if in_thread else 0
-        return ReadChunk(records, position, at_end, size, self._effects.clock.monotonic())
+        return ReadChunk(records, position, at_end, size, self._now())
 
 
 def _check_read(result: object) -> None:
@@ -302,10 +332,10 @@ def _check_read(result: object) -> None:
         raise TypeError(f"read() returned a {kind}, not a list of records or None at the end")
 
 
-def read_in_thread(readings: Sequence[SplitReading], effects: Effects) -> "asyncio.Future[None]":
+def read_in_thread(readings: Sequence[SplitReading], effects: Effects) -> ReadThread:
     """Let one thread read these splits of a blocking source, one after the other.
 
-    It ends early when it has read a batch; those that it did not come to may begin again.
+    It ends early when it has read a batch; those that it did not come to are free again.
     """
     in_loop, now = asyncio.get_running_loop().call_soon_threadsafe, effects.clock.monotonic
     hurry_at = now() + PATIENCE_S
@@ -313,23 +343,20 @@ def read_in_thread(readings: Sequence[SplitReading], effects: Effects) -> "async
     def read_all() -> None:
         records = size = 0
         for reading in readings:
-            read_records, read_bytes = reading.work(running, in_loop)
+            read_records, read_bytes = reading.read_ahead(thread, in_loop)
             records, size = records + read_records, size + read_bytes
             if records >= BATCH_RECORDS or size >= BATCH_BYTES:
                 return
             if now() >= hurry_at:  # the task does not wait for the others: what is here goes on
-                in_loop(partial(reading.ask_after, running))
+                in_loop(partial(reading.on_progress, thread))
 
-    running = asyncio.ensure_future(effects.offload.wait(read_all))
+    thread = asyncio.ensure_future(effects.offload.wait(read_all))
+    for index, reading in enumerate(readings):
+        reading.schedule(thread, after_others=index > 0)
 
-    def ended(_: object) -> None:
+    def wake(thread: ReadThread) -> None:
         for reading in readings:
-            reading.ask_after(running)
+            reading.on_progress(thread)
 
-    readings = [
-        reading
-        for index, reading in enumerate(readings)
-        if reading.begun(running, after_others=index > 0)
-    ]
-    running.add_done_callback(ended)
-    return running
+    thread.add_done_callback(wake)
+    return thread

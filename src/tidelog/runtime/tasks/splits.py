@@ -94,7 +94,11 @@ class SourceSplits:
         that waits for more than storage takes none.
         """
         seconds = self._effects.clock.monotonic() - started_at
-        return min(seconds / _SHARE, _MOST_RESTS * again) if self._source.prompt else 0.0
+        return (
+            min(seconds / _SHARE, _MOST_RESTS * again)
+            if self._source.reads_without_waiting
+            else 0.0
+        )
 
     def _discovered(self) -> list[str]:
         names = self._source.discover()

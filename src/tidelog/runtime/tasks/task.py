@@ -319,7 +319,7 @@ class FinishedTask(Task):
                     f"the input of {self.id}",
                     expected="no record, for the restored checkpoint says that it finished",
                     found=f"{len(message.records)} records",
-                    action="report this as a defect, and restore an older slot",
+                    action="report this as a defect, and restore an older checkpoint",
                     retry_safe=False,
                 )
             open_channels -= isinstance(message, EndOfChannel)

@@ -95,7 +95,7 @@ def _refuse_damage(checkpoint: QueryCheckpoint, located: Located, *, remove_log:
             expected="it in the log, or as a file, or a snapshot instead of it",
             found=f"nothing; {len(lost)} such changelogs are missing",
             action="bring the missing objects back from a backup, or start the query from an "
-            "earlier batch; `tidelog spark doctor` lists them",
+            "earlier batch; `tidelog spark check` lists them",
             retry_safe=False,
         )
 

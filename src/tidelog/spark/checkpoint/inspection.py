@@ -26,7 +26,7 @@ from tidelog.spark.checkpoint.locate import ChangelogReader, Located, locate
 from tidelog.spark.checkpoint.restart import Restart, read_restart
 from tidelog.spark.format.damage import BRING_BACK, INDEX_LOST
 from tidelog.spark.format.index import IndexEntry
-from tidelog.spark.plugin.doctor import CheckResult, fail, ok, warn
+from tidelog.spark.plugin.check import CheckResult, fail, ok, warn
 from tidelog.spark.plugin.settings import FORMAT, PROVIDER, PROVIDER_CLASS
 from tidelog.storage.port import ObjectStore
 
@@ -243,7 +243,7 @@ def _orphans(checkpoint: QueryCheckpoint, located: Located) -> Iterator[CheckRes
     if orphans:
         size = sum(checkpoint.segments[name] for name in orphans)
         actual = f"{len(orphans)} segments of {size} bytes that no index names"
-        yield warn("orphans", actual, "nothing: the query's next start sweeps garbage")
+        yield warn("orphans", actual, "nothing: the query's next start deletes garbage")
 
 
 async def _contents(

@@ -7,16 +7,13 @@ changelog is of its batches. Format: docs/internals/format.md,
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
 from tidelog.spark.format.damage import INDEX_LOST, damaged, spark_action
 from tidelog.spark.format.names import MAX_INT, MAX_LONG, ChangelogName
 from tidelog.storage.document import open_document
-
-_NEWEST: Final = 2
-"""Format 1 has no segments within commits."""
 
 _Int = Annotated[int, msgspec.Meta(ge=0, le=MAX_INT)]
 _Long = Annotated[int, msgspec.Meta(ge=0, le=MAX_LONG)]
@@ -84,7 +81,7 @@ class _Body(msgspec.Struct):
 def read_index(line: str, where: str) -> IndexDocument:
     """Raises CorruptObjectError and FormatVersionError, both naming `where`."""
     with spark_action(INDEX_LOST):
-        body = open_document(line.encode(errors="replace"), where, _Body, newest=_NEWEST)
+        body = open_document(line.encode(errors="replace"), where, _Body)
     entries = tuple(_entry(changelog, body.segments, where) for changelog in body.changelogs)
     for entry in entries:
         if not body.first < entry.name.version <= body.last + 1:

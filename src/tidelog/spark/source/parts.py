@@ -120,11 +120,9 @@ def noticing_drops(url: str) -> Iterator[None]:
         raise RestoreError(
             f"{error.what} of {url}",
             expected="the object that was there when the load was planned",
-            found="no such object: the running job or query has dropped it since, or it is lost",
+            found="no such object: the running job has dropped it since, or it is lost",
             action="load again; to keep what is read for longer, let the job retain more "
-            "checkpoints (`tidelog run --retain`), or the query more batches "
-            "(spark.sql.streaming.minBatchesToRetain); if it stays, `tidelog verify` tells what "
-            "is lost",
+            "checkpoints (`tidelog run --retain`); if it stays, `tidelog verify` says what is lost",
         ) from error
 
 

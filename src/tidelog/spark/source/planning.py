@@ -11,13 +11,12 @@ import pyarrow as pa
 
 from tidelog.errors import ConfigError
 from tidelog.spark.checkpoint.checkpoint import Layout, find_layout
+from tidelog.spark.source import query
 from tidelog.spark.source.job import changes as job_changes
 from tidelog.spark.source.job import listings as job_listings
 from tidelog.spark.source.job import state as job_state
 from tidelog.spark.source.options import BundleBytes
 from tidelog.spark.source.parts import ReadPart, ReadRequest, ReadSession
-from tidelog.spark.source.query import changes as query_changes
-from tidelog.spark.source.query import listings as query_listings
 from tidelog.storage.port import ObjectStore
 
 _Planner = Callable[[ObjectStore, ReadRequest], Awaitable[Sequence[ReadPart]]]
@@ -28,10 +27,8 @@ _PLANNERS: Final[Mapping[tuple[Layout, str], _Planner]] = {
     ("job", "blocks"): job_listings.plan_blocks,
     ("job", "changes"): job_changes.plan,
     ("job", "state"): job_state.plan,
-    ("query", "checkpoints"): query_listings.plan_checkpoints,
-    ("query", "objects"): query_listings.plan_objects,
-    ("query", "blocks"): query_listings.plan_blocks,
-    ("query", "changes"): query_changes.plan,
+    ("query", "checkpoints"): query.plan_checkpoints,
+    ("query", "objects"): query.plan_objects,
 }
 
 
@@ -49,7 +46,8 @@ async def plan(store: ObjectStore, request: ReadRequest) -> Sequence[ReadPart]:
             f"view {options.view.name} of {store.url}",
             expected="a store of tidelog's own",
             found="the checkpoint of a Spark query, whose rows Spark alone decodes",
-            action='read it with Spark: spark.read.format("statestore").load(...)',
+            action='read it with Spark: spark.read.format("statestore").load(...), and with '
+            '.option("readChangeFeed", "true") what changed',
         )
     return bundled(await planner(store, request), options.partition_bytes)
 

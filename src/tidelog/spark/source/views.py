@@ -47,12 +47,12 @@ VIEWS: Final[Mapping[str, SourceView]] = {
         SourceView(
             "checkpoints",
             _columns(
-                "slot bigint, kind string, checkpoint_id bigint, generation bigint, "
+                "checkpoint bigint, kind string, attempt bigint, generation bigint, "
                 "created timestamp, job string, final boolean, operators int, subtasks int, "
                 "manifest_bytes bigint, log_bytes bigint, materialized_bytes bigint, "
                 "inline_bytes bigint, error string"
             ),
-            frozenset({"slot"}),
+            frozenset({"checkpoint"}),
         ),
         SourceView(
             "objects",
@@ -68,24 +68,23 @@ VIEWS: Final[Mapping[str, SourceView]] = {
                 "object string, offset bigint, operator string, subtask int, kind string, "
                 "first_seqno bigint, end_seqno bigint, changes int, key_group_min int, "
                 "key_group_max int, codec string, raw_bytes bigint, stored_bytes bigint, "
-                "generation bigint, referenced_by array<bigint>, time timestamp, id string, "
-                "piece int, pieces int"
+                "generation bigint, referenced_by array<bigint>, time timestamp"
             ),
             frozenset({"operator", "subtask"}),
         ),
         SourceView(
             "changes",
             _columns(
-                "slot bigint, operator string, subtask int, seqno bigint, position int, "
-                f"op string, {_ROW}, object string"
+                "checkpoint bigint, operator string, subtask int, seqno bigint, op string, "
+                f"{_ROW}, object string"
             ),
-            frozenset({"slot", "operator", "subtask", "seqno", "key_group"}),
+            frozenset({"checkpoint", "operator", "subtask", "seqno", "key_group"}),
             _DECODED,
         ),
         SourceView(
             "state",
-            _columns(f"slot bigint, operator string, subtask int, {_ROW}"),
-            frozenset({"slot", "operator", "subtask", "key_group"}),
+            _columns(f"checkpoint bigint, operator string, subtask int, {_ROW}"),
+            frozenset({"checkpoint", "operator", "subtask", "key_group"}),
             _DECODED,
         ),
     )

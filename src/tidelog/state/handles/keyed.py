@@ -13,6 +13,7 @@ Invariants:
 """
 
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from tidelog.changelog.change import prefix_end
@@ -37,7 +38,7 @@ Row = tuple[Any, ...]
 In = TypeVar("In")
 Out = TypeVar("Out")
 
-MOST_ELEMENTS: Final = SLICE_ROWS
+MAX_ELEMENTS: Final = SLICE_ROWS
 """Elements of a list's row: it is encoded and decoded in one go."""
 _POSITION_BYTES: Final = 8
 
@@ -96,7 +97,7 @@ def register(
 
 
 class ValueHandle:
-    """A single value for the current key, with the interface of Spark's `ValueHandle`."""
+    """A single value for the current key, with the interface of Spark's `ValueState`."""
 
     def __init__(
         self, backend: KeyedBackend, name: str, schema: Schema, ttl_ms: int | None = None
@@ -134,11 +135,11 @@ def append(backend: KeyedBackend, rows: StateRows, prefix: bytes, elements: list
         # look-up in the buffer; its list belongs to the buffer and may grow in place.
         row_elements = rows.changed(row)
         if row_elements is None:
-            row_elements = elements[start : start + MOST_ELEMENTS]
+            row_elements = elements[start : start + MAX_ELEMENTS]
             rows.put(row, row_elements)
             added, counted = len(row_elements), len(row_elements) - 1
         else:
-            more = elements[start : start + MOST_ELEMENTS - len(row_elements)]
+            more = elements[start : start + MAX_ELEMENTS - len(row_elements)]
             row_elements.extend(more)
             added = counted = len(more)
         if counted > 0:
@@ -262,11 +263,11 @@ class MapHandle:
 
     def keys(self) -> Iterator[Row]:
         """The user keys."""
-        return (key for key, _ in self.iterator())
+        return map(itemgetter(0), self.iterator())
 
     def values(self) -> Iterator[Row]:
         """The values of all entries of the map, in the order of `iterator`."""
-        return (value for _, value in self.iterator())
+        return map(itemgetter(1), self.iterator())
 
     def removeKey(self, key: Row) -> None:
         """Remove a user key."""

@@ -23,9 +23,9 @@ from tidelog.state.first_rows import FirstRows
 
 _TIME_BYTES: Final = 8
 TIME: Final = slice(ROW_PREFIX_BYTES, ROW_PREFIX_BYTES + _TIME_BYTES)
-"""Where a timer's row has the time, encoded ..."""
+"""The encoded time in the row of a timer."""
 KEY: Final = slice(TIME.stop, None)
-"""... and where the encoded key."""
+"""The encoded key in the row of a timer."""
 _BIAS: Final = 1 << 63
 """Added to a time before it is stored, so that byte order is numeric order also below zero."""
 _EARLIEST: Final = -_BIAS
@@ -48,7 +48,7 @@ class Timers:
             self._by_key = FirstRows(rows)
         self._due = dict.fromkeys(backend.owned, _EARLIEST)
         self._scans: dict[int, int] = {}
-        """From where the key groups of which timers are firing just now were read."""
+        """The earliest time of the running scan, of key groups of which timers are firing."""
 
     def _family(self, name: str) -> tuple[StateRows, bytes]:
         info = self._backend.registry.register(name, "timers", ("time bigint",))
@@ -229,8 +229,8 @@ class UnflushedTimers:
 
         The caller fires them before a barrier may pass.
         """
-        heap, expired = self._heap, list[tuple[int, bytes]]()
-        while heap and heap[0][0] <= limit_ms and len(expired) < count:
+        heap, expired, end = self._heap, list[tuple[int, bytes]](), (limit_ms + 1,)
+        while heap and heap[0] < end and len(expired) < count:
             expired.append(heappop(heap))
         return expired
 

@@ -14,6 +14,7 @@ import enum
 import sys
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Container, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from types import MemberDescriptorType, ModuleType
 from typing import Any, Final, Literal
@@ -53,8 +54,13 @@ class RecordTypes:
         if kind is None:
             kind_now = _class_named(module, name)
             now = f" (it is {module_of(kind_now)}.{kind_now.__qualname__} now)" if kind_now else ""
-            raise _unreadable(
-                f"{module}.{name}{now}", "a class of a module that the job imports before it starts"
+            raise SerializationError(
+                "records in flight of the checkpoint",
+                expected="a class of a module that the job imports before it starts",
+                found=f"{module}.{name}{now}, which is not there",
+                action="import its module where the job is defined, or name it in the job's "
+                "record_types and start again; or drop the records with --drop-in-flight if losing "
+                "them is acceptable",
             )
         return kind
 
@@ -76,10 +82,10 @@ class RecordTypes:
         """How instances are taken apart; raises SerializationError if none may be in flight."""
         how = self._kinds.get(kind)
         if how is None:
-            how = self._kinds[kind] = self._looked_at(kind)
+            how = self._kinds[kind] = self._checked_kind(kind)
         return how
 
-    def _looked_at(self, kind: type) -> Kind:
+    def _checked_kind(self, kind: type) -> Kind:
         if issubclass(kind, Row) and kind.__module__ == Row.__module__:
             return "row"
         name = f"{kind.__module__}.{kind.__qualname__}"
@@ -113,7 +119,9 @@ def _name_of_program() -> str:
     """What the program that runs would be called if it was imported."""
     program = vars(sys.modules[_PROGRAM])
     spec, file = program.get("__spec__"), program.get("__file__")
-    name: str = spec.name if spec else Path(file).stem if file else _PROGRAM
+    name: str = Path(file).stem if file else _PROGRAM
+    if spec:
+        name = spec.name
     return _PROGRAM if name in sys.modules else name
 
 
@@ -161,8 +169,10 @@ def _data_kind(kind: type) -> Kind | None:
     if issubclass(kind, tuple) and isinstance(getattr(kind, "_fields", None), tuple):
         return "named-tuple"
     # What derives from a list or an exception has contents besides its fields.
-    made_in_c = [base for base in kind.__mro__ if not base.__flags__ & _HEAP_TYPE]
-    only_attributes = all(base is object or base.__module__ == "typing" for base in made_in_c)
+    only_attributes = all(
+        base.__flags__ & _HEAP_TYPE or base is object or base.__module__ == "typing"
+        for base in kind.__mro__
+    )
     return "dataclass" if only_attributes and dataclasses.is_dataclass(kind) else None
 
 
@@ -180,7 +190,7 @@ def _hooks(kind: type) -> list[str]:
         hooks.append("_missing_")
     else:
         hooks.extend(_PICKLING)
-    return [hook for hook in hooks if _has_own(kind, hook)]
+    return list(filter(partial(_has_own, kind), hooks))
 
 
 def _has_own(kind: type, hook: str) -> bool:
@@ -194,7 +204,8 @@ def _has_own(kind: type, hook: str) -> bool:
 
 def fields_of(record: Any) -> dict[str, Any]:
     """The attributes of an instance of a dataclass, also those that are no fields."""
-    values = {name: getattr(record, name) for name in _slots(type(record)) if hasattr(record, name)}
+    names = filter(partial(hasattr, record), _slots(type(record)))
+    values = {name: getattr(record, name) for name in names}
     values.update(getattr(record, "__dict__", {}))
     # What a subscripted generic class leaves in its instances.
     values.pop("__orig_class__", None)
@@ -208,7 +219,7 @@ def check_no_more(record: Any, fits: bool) -> None:
     What properties of its class have cached does not count: it is made again.
     """
     attributes = getattr(record, "__dict__", ())
-    if not fits or not all(hasattr(type(record), name) for name in attributes):
+    if not fits or not all(map(partial(hasattr, type(record)), attributes)):
         what = "struct" if isinstance(record, msgspec.Struct) else "named tuple"
         raise unstorable(type(record).__qualname__, f"a {what} that has more than its fields")
 
@@ -254,7 +265,7 @@ def _tuple_builder(kind: type, names: tuple[str, ...]) -> Builder:
 
     def build(values: Sequence[Any]) -> Any:
         by_name = {**defaults, **dict(zip(names, values, strict=True))}
-        return tuple.__new__(kind, [by_name[name] for name in fields])
+        return tuple.__new__(kind, map(by_name.__getitem__, fields))
 
     return build
 
@@ -262,12 +273,12 @@ def _tuple_builder(kind: type, names: tuple[str, ...]) -> Builder:
 def _attribute_builder(kind: type, names: tuple[str, ...]) -> Builder:
     slots = _slots(kind)
     fields = {field.name: field for field in dataclasses.fields(kind)}
-    has_dict = any("__dict__" in vars(base) for base in kind.__mro__)
+    members = set[str]().union(*map(vars, kind.__mro__))
     added = [field for name, field in fields.items() if name not in names and _is_set(field, slots)]
-    other = [name for name in names if name not in fields and name not in slots]
+    other = set(names) - fields.keys() - slots.keys()
     # Instances may have attributes that are no fields; one that became another field is not lost.
-    renamed = added and not set(other) <= {name for base in kind.__mro__ for name in vars(base)}
-    if (other and not has_dict) or renamed or not all(map(_has_default, added)):
+    renamed = added and not other <= members
+    if (other and "__dict__" not in members) or renamed or not all(map(_has_default, added)):
         raise _other_fields(kind, names, fields)
 
     def build(values: Sequence[Any]) -> Any:
@@ -304,12 +315,11 @@ def _default(field: "dataclasses.Field[Any]") -> Any:
 
 
 def _slots(kind: type) -> dict[str, MemberDescriptorType]:
-    return {
-        name: member
-        for base in reversed(kind.__mro__)
-        for name, member in vars(base).items()
-        if isinstance(member, MemberDescriptorType)
-    }
+    slots: dict[str, MemberDescriptorType] = {}
+    for base in reversed(kind.__mro__):
+        members = vars(base).items()
+        slots |= {name: slot for name, slot in members if isinstance(slot, MemberDescriptorType)}
+    return slots
 
 
 def unstorable(what: str, why: str) -> SerializationError:
@@ -325,23 +335,12 @@ def unstorable(what: str, why: str) -> SerializationError:
     )
 
 
-def _unreadable(actual: str, expected: str) -> SerializationError:
-    return SerializationError(
-        "records in flight of the checkpoint",
-        expected=expected,
-        found=f"{actual}, which is not there",
-        action="import its module where the job is defined, or name it in the job's record_types "
-        "and start again; or drop the records with --drop-in-flight if losing them is acceptable",
-    )
-
-
 def _other_fields(
     kind: type, stored_fields: Iterable[str], now: Iterable[str]
 ) -> SerializationError:
-    fields = (
-        f"with the fields {', '.join(stored_fields)}, as the checkpoint has them, and others only"
-    )
-    return changed(kind, f"{fields} with defaults: a value or an empty collection", ", ".join(now))
+    fields = f"with the fields {', '.join(stored_fields)}, as the checkpoint has them"
+    others = "and others only with defaults: a value or an empty collection"
+    return changed(kind, f"{fields}, {others}", ", ".join(now))
 
 
 def changed(kind: type, as_stored: str, now: str) -> SerializationError:

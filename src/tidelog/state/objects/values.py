@@ -9,6 +9,8 @@ Format: docs/internals/format.md, "Values without a schema".
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from itertools import chain
+from operator import itemgetter
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -146,11 +148,10 @@ class UntypedValues(ObjectEncoding):
     def encode_many(self, values: list[Any]) -> list[bytes]:
         """As in `ObjectEncoding`; raises StateSchemaError also for types that were not declared."""
         elements = self._elements
-        self._types.observe(
-            values
-            if elements is None
-            else [element for value in values for element in value[elements]]
-        )
+        observed = values
+        if elements is not None:
+            observed = list(chain.from_iterable(map(itemgetter(elements), values)))
+        self._types.observe(observed)
         return super().encode_many(values)
 
     def rows(self, *, scanned: bool = False, cached: bool = True) -> StateRows:
@@ -164,10 +165,7 @@ class UntypedValues(ObjectEncoding):
         )
 
     def check_combined(self, values: list[Any]) -> None:
-        """Raises StateSchemaError for values that failed because what is stored has another type.
-
-        Also where an older release has stored it as one: text of a decimal, a list of a tuple.
-        """
+        """Raises StateSchemaError for values that fail because what is stored has another type."""
         for value in values:
             self._types.known_types.check(types_of_value(value))
 
@@ -195,11 +193,9 @@ class UntypedValues(ObjectEncoding):
 
         Raises StateSchemaError for types that are not kept.
         """
-        new = set(map(type, values)) - self._tried
-        if new:
-            for value in {type(value): value for value in values if type(value) in new}.values():
-                self.encode(value)
-            self._tried |= new
+        for new_type in set(map(type, values)) - self._tried:
+            self.encode(next(value for value in values if type(value) is new_type))
+            self._tried.add(new_type)
 
 
 def _is_plain(value: Any) -> bool:

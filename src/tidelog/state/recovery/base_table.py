@@ -27,7 +27,7 @@ from tidelog.checkpoint.manifest import (
 )
 from tidelog.concurrency import SharedTasks, gather_bounded
 from tidelog.effects import Effects
-from tidelog.errors import OLDER_SLOT, CorruptObjectError, ObjectNotFoundError, RestoreError
+from tidelog.errors import OLDER_CHECKPOINT, CorruptObjectError, ObjectNotFoundError, RestoreError
 from tidelog.state.recovery.progress import RestoreProgress
 from tidelog.storage.port import ObjectStore
 from tidelog.table.failures import failures
@@ -92,7 +92,7 @@ class TableFiles:
                 f"object {ref.descriptor}",
                 expected=f"a snapshot of the changes below {ref.upto}",
                 found=f"below {descriptor.upto}",
-                action=OLDER_SLOT,
+                action=OLDER_CHECKPOINT,
             )
         return descriptor
 
@@ -138,7 +138,7 @@ class TableFiles:
                 f"object {name}",
                 expected=f"{what}, as the checkpoint names it",
                 found="no such object",
-                action=f"{OLDER_SLOT}, and find out what else deletes objects under this URL",
+                action=f"{OLDER_CHECKPOINT}, and find out what else deletes objects under this URL",
             ) from cause
 
 
@@ -160,7 +160,7 @@ def _link(staged: Path, path: Path) -> None:
 
 
 def _check_and_write(file: TableObject, data: bytes, path: Path) -> None:
-    file.check(data, OLDER_SLOT)
+    file.check(data, OLDER_CHECKPOINT)
     with failures(path.parent):
         path.write_bytes(data)
 

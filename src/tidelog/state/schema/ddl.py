@@ -7,7 +7,7 @@ same when their texts are equal.
 import datetime
 import decimal
 import re
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
@@ -40,13 +40,9 @@ _ALIASES: Final = {
     "dec": "decimal",
     "numeric": "decimal",
 }
-_SHOWN: Final = 200
+_MAX_SHOWN: Final = 200
 """Characters of a schema that an error shows."""
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_INNER_NAME: Final = re.compile(r"(?<=[<,])[^<>,:]+(?=:)")
-"""The name of a field of a struct, in a canonical text."""
-_COLUMN: Final = re.compile(r"\A(.*?) ((?:array|map|struct)<.*>|[^ ]*)\Z", re.DOTALL)
-"""A column's name, which has no quotes, and its type, in a canonical text."""
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|[A-Za-z_][A-Za-z0-9_]*|\d+|[<>(),:])")
 
 
@@ -74,19 +70,6 @@ def parse_fields(text: str) -> tuple[Field, ...]:
     return fields
 
 
-def stored_fields(text: str) -> tuple[Field, ...]:
-    """The fields of a canonical text as any release has stored it; raises StateSchemaError.
-
-    Older ones put no name into quotes: those with `<`, `>`, `,` or `:` in them are not known then
-    for what they are.
-    """
-    try:
-        return parse_fields(text)
-    except StateSchemaError:
-        columns = (_COLUMN.sub(_with_quotes, column) for column in text.split(", "))
-        return parse_fields(", ".join(columns))
-
-
 def canonical_text(fields: tuple[Field, ...]) -> str:
     """The text that stands for a schema wherever one is stored or compared."""
     return ", ".join(f"{canonical(field.name)} {field.type_name}" for field in fields)
@@ -100,11 +83,6 @@ def canonical(name: str) -> str:
 def quoted_column(field: Field) -> str:
     """A column, its name always in quotes."""
     return f"{_quoted_name(field.name)} {field.type_name}"
-
-
-def _with_quotes(column: re.Match[str]) -> str:
-    within = _INNER_NAME.sub(lambda name: canonical(name[0]), column[2])
-    return f"{_quoted_name(column[1])} {within}"
 
 
 def _quoted_name(name: str) -> str:
@@ -129,6 +107,10 @@ def tuple_of(fields: tuple[Field, ...]) -> Any:
     return tuple.__class_getitem__(tuple(field.python for field in fields))
 
 
+def all_scalar(fields: tuple[Field, ...]) -> bool:
+    return all(field.scalar for field in fields)
+
+
 def bad_schema(text: str, expected: str) -> StateSchemaError:
     """The error for a text that is no schema."""
     return StateSchemaError(
@@ -140,7 +122,15 @@ def bad_schema(text: str, expected: str) -> StateSchemaError:
 
 def _shortened(text: str) -> str:
     """Enough of a text to know it by: an error is no place for all of what somebody stored."""
-    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
+    return repr(text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}...")
+
+
+class _Type(NamedTuple):
+    """What a field has besides its name."""
+
+    name: str
+    python: Any
+    scalar: bool
 
 
 class _Parser:
@@ -186,40 +176,40 @@ class _Parser:
                 name = name[1:-1].replace("``", "`")
             if self._peek() == ":":
                 self._position += 1
-            type_name, python, scalar = self._type()
+            kind = self._type()
             if [self._peek().upper(), self._peek(1).upper()] == ["NOT", "NULL"]:
                 self._position += 2
-            fields.append(Field(name, type_name, python | None, scalar))
+            fields.append(Field(name, kind.name, kind.python | None, kind.scalar))
         return tuple(fields)
 
-    def _type(self) -> tuple[str, Any, bool]:
+    def _type(self) -> _Type:
         word = self._next().lower()
         word = _ALIASES.get(word, word)
         if word == "array":
             self._take("<")
-            name, python, _ = self._type()
+            element = self._type()
             self._take(">")
-            return f"array<{name}>", list[python | None], False  # type: ignore[valid-type]
+            elements = list.__class_getitem__(element.python | None)
+            return _Type(f"array<{element.name}>", elements, False)
         if word == "map":
             self._take("<")
-            key_name, key, hashable = self._type()
-            if not hashable:
+            key = self._type()
+            if not key.scalar:
                 raise bad_schema(self._text, "maps whose keys have no arrays or maps in them")
             self._take(",")
-            value_name, value, _ = self._type()
+            value = self._type()
             self._take(">")
-            mapping = dict[key, value | None]  # type: ignore[valid-type]
-            return f"map<{key_name},{value_name}>", mapping, False
+            mapping = dict.__class_getitem__((key.python, value.python | None))
+            return _Type(f"map<{key.name},{value.name}>", mapping, False)
         if word == "struct":
             self._take("<")
             fields = self._fields(">")
             self._take(">")
             inner = ",".join(f"{canonical(field.name)}:{field.type_name}" for field in fields)
-            python = tuple_of(fields)
-            return f"struct<{inner}>", python, all(field.scalar for field in fields)
+            return _Type(f"struct<{inner}>", tuple_of(fields), all_scalar(fields))
         if word not in _SCALARS:
             raise bad_schema(self._text, f"a known type, not {word!r}")
-        return word + self._arguments(), _SCALARS[word], True
+        return _Type(word + self._arguments(), _SCALARS[word], True)
 
     def _arguments(self) -> str:
         """`(10,2)` of a decimal, `(20)` of a varchar."""

@@ -23,7 +23,7 @@ from tidelog.state.objects.classes import Builder
 from tidelog.state.objects.encoding import Shape, decode_records
 from tidelog.state.objects.values import object_parts
 from tidelog.state.registry import POSITIONS
-from tidelog.state.schema.ddl import UNTYPED, canonical_text, stored_fields
+from tidelog.state.schema.ddl import UNTYPED
 from tidelog.state.schema.schema import EXPIRY_BYTES, TupleCodec, expiry_of, parse_schema
 
 _NUMBER_BYTES: Final = 8
@@ -142,11 +142,7 @@ def _reader(info: StateInfo) -> _Kind | None:
     if info.kind == "timed-marks":
         return _Kind(_timed_key, lambda _: (None, None))
     try:
-        schemas = [
-            parse_schema(canonical_text(stored_fields(text)))
-            for text in info.schema
-            if text != UNTYPED
-        ]
+        schemas = [parse_schema(text) for text in info.schema if text != UNTYPED]
     except StateSchemaError:
         return None
     reader = None
@@ -175,11 +171,8 @@ def _whole_key(state_key: bytes) -> tuple[Any, None]:
 
 def _split_position(data: bytes) -> tuple[dict[str, Any], None]:
     done, position, *latest = _unpack(data)  # with the latest event time, where tasks track it
-    return {
-        "done": done,
-        "position": _plain(position),
-        **({"latest": latest[0]} if latest else {}),
-    }, None
+    shown = {"done": done, "position": _plain(position)}
+    return (shown | {"latest": latest[0]} if latest else shown), None
 
 
 def _partition(state_key: bytes) -> tuple[None, dict[str, Any]]:
@@ -216,10 +209,8 @@ def _window_records_key(state_key: bytes) -> tuple[Any, dict[str, int]]:
 
 def _timed_key(state_key: bytes) -> tuple[Any, dict[str, int]]:
     key, time_ms = _timer_by_key(state_key[_NUMBER_BYTES:-_POSITION_BYTES])
-    return key, {
-        "time_ms": time_ms,
-        "position": int.from_bytes(state_key[-_POSITION_BYTES:], "big"),
-    }
+    position = int.from_bytes(state_key[-_POSITION_BYTES:], "big")
+    return key, {"time_ms": time_ms, "position": position}
 
 
 def _batch(data: bytes) -> list[dict[str, Any]]:
@@ -257,17 +248,22 @@ def _typed(values: TupleCodec, ttl_ms: int | None) -> Callable[[bytes], tuple[An
 def _elements(
     element: Callable[[bytes], tuple[Any, int | None]],
 ) -> Callable[[bytes], tuple[list[Any], list[int] | None]]:
-    def value(data: bytes) -> tuple[list[Any], list[int] | None]:
-        read = [element(item) for item in _unpack_elements(data)]
-        expiries = [expires for _, expires in read if expires is not None]
-        return [value for value, _ in read], expiries or None
+    def read(data: bytes) -> tuple[list[Any], list[int] | None]:
+        values: list[Any] = []
+        expiries: list[int] = []
+        for item in _unpack_elements(data):
+            value, expires = element(item)
+            values.append(value)
+            if expires is not None:
+                expiries.append(expires)
+        return values, expiries or None
 
-    return value
+    return read
 
 
 def _by_name(codec: TupleCodec, data: bytes) -> dict[str, Any]:
     names = (field.name for field in codec.fields)
-    return {name: _plain(value) for name, value in zip(names, codec.decode(data), strict=True)}
+    return dict(zip(names, map(_plain, codec.decode(data)), strict=True))
 
 
 def _plain(value: Any) -> Any:

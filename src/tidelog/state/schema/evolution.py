@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidelog.checkpoint.manifest import StateInfo
-from tidelog.errors import StateSchemaError
-from tidelog.state.schema.ddl import Field, split_parts, stored_fields
+from tidelog.state.schema.ddl import Field, parse_fields, split_parts
 
 _WIDER: Final = {
     "tinyint": {"smallint", "int", "bigint", "float", "double"},
@@ -21,12 +20,9 @@ _WIDER: Final = {
 }
 _SAME_BYTES: Final = {"tinyint", "smallint", "int", "bigint"}, {"float", "double"}
 """Types that store equal values as equal bytes: a key that is one of these is found again."""
-IN_SLICES: Final = "in slices"
-"""Ends the schema of windows that share slices."""
-IN_BATCHES: Final = "in batches"
-"""Ends the schema of records of which some are in rows of many: older builds look for none."""
 _NAMED: Final = re.compile(r"(`(?:[^`]|``)*`|[^:<`]+):(.*)", re.DOTALL)
 """A field of a struct, in a canonical text."""
+_OPENER: Final = re.compile("[<(]")
 DECLARED: Final = frozenset({"value", "list", "map"})
 """Kinds of the states that a program declares and names by itself."""
 
@@ -35,43 +31,37 @@ def objection(before: StateInfo, after: StateInfo) -> str | None:
     """Why values stored as one definition cannot be read as the other; None when they can."""
     if before.kind != after.kind:
         return f"the kind was {before.kind} and is {after.kind}"
-    if after.schema == (*before.schema, IN_SLICES):
-        return "an earlier build kept each record once per window, and this one once per slice"
-    if after.schema == (*before.schema, IN_BATCHES):
-        return None
     if before.ttl_ms is None and after.ttl_ms is not None:
         return "it has a TTL now, and its values were stored without the time when they expire"
     if before.ttl_ms is not None and after.ttl_ms is None:
         return "it has no TTL any more, and its values were stored with the time when they expire"
-    return _of_schema(before, after)
+    return _schema_objection(before, after)
 
 
-def _of_schema(before: StateInfo, after: StateInfo) -> str | None:
+def _schema_objection(before: StateInfo, after: StateInfo) -> str | None:
     if before.schema == after.schema:
         return None
-    try:
-        if before.kind in DECLARED and len(before.schema) == len(after.schema):
-            return _of_parsed(before.schema, after.schema)
-    except StateSchemaError:
-        pass  # older releases put no name into quotes
+    if before.kind in DECLARED and len(before.schema) == len(after.schema):
+        return _parsed_objection(before.schema, after.schema)
     return f"({'; '.join(before.schema)}) became ({'; '.join(after.schema)})"
 
 
-def _of_parsed(before: Sequence[str], after: Sequence[str]) -> str | None:
+def _parsed_objection(before: Sequence[str], after: Sequence[str]) -> str | None:
     """What changed incompatibly between schemas: texts of a map's keys, if any, then of values."""
-    *old_keys, old = map(stored_fields, before)
-    *new_keys, new = map(stored_fields, after)
+    *old_keys, old = map(parse_fields, before)
+    *new_keys, new = map(parse_fields, after)
     for old_key, new_key in zip(old_keys, new_keys, strict=True):
         if len(old_key) != len(new_key):
             return "the map's keys have another number of fields"
-        if reason := _fields(old_key, new_key, key=True):
+        if reason := _field_objection(old_key, new_key, key=True):
             return f"in the map's keys {reason}"
-    return _fields(old, new, key=False)
+    return _field_objection(old, new, key=False)
 
 
-def _fields(old: Sequence[Field], new: Sequence[Field], *, key: bool) -> str | None:
+def _field_objection(old: Sequence[Field], new: Sequence[Field], *, key: bool) -> str | None:
     if len(new) < len(old):
-        names = [field.name for field in old if field.name not in {f.name for f in new}]
+        new_names = {field.name for field in new}
+        names = [field.name for field in old if field.name not in new_names]
         return f"{', '.join(map(repr, names)) or 'a field'} is missing"
     for before, after in zip(old, new, strict=False):
         if before.name != after.name:
@@ -85,14 +75,14 @@ def _readable(old: str, new: str, *, key: bool) -> bool:
     """Whether every value of one type can be read as the other."""
     if old == new:
         return True
-    (outer, inner), (new_outer, new_inner) = _taken_apart(old), _taken_apart(new)
+    (outer, inner), (new_outer, new_inner) = _outer_and_inner(old), _outer_and_inner(new)
     if outer != new_outer:
         same_bytes = any({outer, new_outer} <= types for types in _SAME_BYTES)
         return new_outer in _WIDER.get(outer, ()) and (same_bytes or not key)
     if outer in _LARGER:
         return _LARGER[outer](inner, new_inner)
     # Names in front of a struct's fields belong to the type; other parts have none.
-    old_parts, new_parts = (list(map(_name_and_type, parts)) for parts in (inner, new_inner))
+    old_parts, new_parts = list(map(_name_and_type, inner)), list(map(_name_and_type, new_inner))
     last = len(old_parts) - 1
     return len(old_parts) == len(new_parts) and all(
         before == after and _readable(a, b, key=key or (outer == "map" and index < last))
@@ -107,7 +97,8 @@ def _name_and_type(part: str) -> tuple[str, str]:
 
 
 def _larger_decimal(old: list[str], new: list[str]) -> bool:
-    (precision, scale), (new_precision, new_scale) = (map(int, n or _DECIMAL) for n in (old, new))
+    precision, scale = map(int, old or _DECIMAL)
+    new_precision, new_scale = map(int, new or _DECIMAL)
     return new_precision >= precision and new_scale == scale
 
 
@@ -120,9 +111,9 @@ _DECIMAL: Final = ("10", "0")
 _LARGER: Final = {"decimal": _larger_decimal, "string": _longer_string}
 
 
-def _taken_apart(type_name: str) -> tuple[str, list[str]]:
+def _outer_and_inner(type_name: str) -> tuple[str, list[str]]:
     """`map<a,b>` as map and [a, b]; `decimal(10,2)` as decimal and [10, 2]."""
-    starts = [start for start in map(type_name.find, "<(") if start >= 0]
-    if not starts:
+    opener = _OPENER.search(type_name)
+    if opener is None:
         return type_name, []
-    return type_name[: min(starts)], split_parts(type_name[min(starts) + 1 : -1], "<(", ")>")
+    return type_name[: opener.start()], split_parts(type_name[opener.end() : -1], "<(", ")>")

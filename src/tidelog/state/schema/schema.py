@@ -20,6 +20,7 @@ from tidelog.errors import StateSchemaError
 from tidelog.state.schema.ddl import (
     INTEGER_BITS,
     Field,
+    all_scalar,
     bad_schema,
     canonical_text,
     parse_fields,
@@ -78,7 +79,7 @@ def parse_schema(schema: Schema, state: str | None = None) -> TupleCodec:
     canonical = canonical_text(fields)
 
     what = f"a value for the schema '{canonical}'" + (f" of state {state!r}" if state else "")
-    immutable = all(field.scalar for field in fields)
+    immutable = all_scalar(fields)
     decode = _decoder(fields, python)
     check = _checker(fields, python, what, decode if immutable else None)
     encode = msgspec.msgpack.encode

@@ -1,6 +1,7 @@
 """The types of the keys of a join's two streams, as one process has seen them. Pure."""
 
 from collections.abc import Collection
+from itertools import product
 
 from tidelog.state.schema.types import Type, fits, union_text
 
@@ -14,27 +15,22 @@ class KeySides:
         self._types: tuple[set[Type], set[Type]] = set(), set()
         self._has_warned = False
 
-    def came(self, side: int, types: Collection[Type]) -> bool:
-        """Keys of these types came on a side; True the first time that no type is common."""
+    def add(self, side: int, types: Collection[Type]) -> bool:
+        """Add types of keys of a side; True the first time that no type is common to both."""
         if self._types[side].issuperset(types):
             return False
         self._types[side].update(types)
-        warned_before, self._has_warned = (
-            self._has_warned,
-            self._has_warned or self.apart is not None,
-        )
-        return self._has_warned and not warned_before
+        if self._has_warned or self.disjoint_types is None:
+            return False
+        self._has_warned = True
+        return True
 
     @property
-    def apart(self) -> str | None:
-        """The types of the two sides, where both have had keys and none of one is one of the other.
-
-        None may be a part of any key.
-        """
+    def disjoint_types(self) -> str | None:
+        """The types of both sides if both have had keys and have no type in common, else None."""
         left_types, right_types = self._types
-        common = any(
-            fits(one, other, numbers_alike=False) for one in left_types for other in right_types
-        )
+        pairs = product(left_types, right_types)
+        common = any(fits(left, right, numbers_alike=False) for left, right in pairs)
         if not left_types or not right_types or common:
             return None
         return f"{union_text(left_types)} on the left, {union_text(right_types)} on the right"

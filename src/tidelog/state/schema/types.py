@@ -10,8 +10,10 @@ tuple among keys has a part for each place, a sequence among values one for each
 
 import types
 import typing
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
-from itertools import chain, product
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence, Set
+from functools import partial
+from itertools import chain, filterfalse, product
 from typing import Any, Final
 
 import msgspec
@@ -23,17 +25,14 @@ from tidelog.state.schema.row import Row
 Type = str | tuple[Any, ...]
 
 _MANY: Final = 8
-"""Types of tuples that are kept apart; beyond, keys are taken for tuples of any kind."""
+"""Types of tuples that are told apart; of more the type of the keys is `tuple`."""
 _NUMBERS: Final = frozenset({"bool", "int", "float"})
 _NAMES: Final[dict[Any, str]] = {
-    **{kind: kind.__name__ for kind in (bool, int, float, str, bytes)},
-    type(None): "None",
-    None: "None",
+    **{bool: "bool", int: "int", float: "float", str: "str", bytes: "bytes"},
+    **{type(None): "None", None: "None"},
 }
 _SEQUENCES: Final = (list, tuple, set, frozenset)
 _WAY_BACK: Final = "let it be of the stored type again"
-_OF_MSGPACK: Final = frozenset({*_NAMES.values(), "list", "dict", "time"})
-"""What older releases called values: by what msgpack alone makes of them, a list of a tuple."""
 
 
 def text_of(kind: Type) -> str:
@@ -58,18 +57,11 @@ def parse_type(text: str) -> Type:
     return (head, *(parse_type(part.strip()) for part in parts if part not in ("", "()")))
 
 
-def fits(
-    kind: Type, known_kind: Type, *, numbers_alike: bool, by_older_release: bool = False
-) -> bool:
-    """Whether data of one type goes where data of the other is.
-
-    An older release may have stored as a value of msgpack what is called by its own name now.
-    """
+def fits(kind: Type, known_kind: Type, *, numbers_alike: bool) -> bool:
+    """Whether data of one type goes where data of the other is."""
     if kind == known_kind or "None" in (kind, known_kind):
         return True
-    (head, *parts), (known_head, *known_parts) = _opened(kind), _opened(known_kind)
-    if by_older_release and head not in _OF_MSGPACK and known_head in _OF_MSGPACK:
-        return True
+    (head, *parts), (known_head, *known_parts) = _head_and_parts(kind), _head_and_parts(known_kind)
     if isinstance(kind, str) and isinstance(known_kind, str):
         return numbers_alike and {kind, known_kind} <= _NUMBERS
     if head != known_head:
@@ -79,12 +71,12 @@ def fits(
     if known_parts[1:] == ["..."]:
         known_parts = known_parts[:1] * len(parts)
     return len(parts) == len(known_parts) and all(
-        fits(part, other, numbers_alike=numbers_alike, by_older_release=by_older_release)
+        fits(part, other, numbers_alike=numbers_alike)
         for part, other in zip(parts, known_parts, strict=True)
     )
 
 
-def _opened(kind: Type) -> tuple[Any, ...]:
+def _head_and_parts(kind: Type) -> tuple[Any, ...]:
     return (kind,) if isinstance(kind, str) else kind
 
 
@@ -137,23 +129,24 @@ def _alternatives(annotation: Any, *, keys: bool) -> Iterator[Type]:
     elif (origin or annotation) is not tuple:
         raise TypeError(f"{annotation!r}")
     elif parts[1:] == (...,):
-        yield from (("tuple", part, "...") for part in _alternatives(parts[0], keys=True))
+        yield from product(("tuple",), _alternatives(parts[0], keys=True), ("...",))
     elif origin is None:
         yield "tuple"
     else:
-        for combined in product(*(tuple(_alternatives(part, keys=True)) for part in parts)):
-            yield ("tuple", *combined)
+        yield from product(("tuple",), *map(partial(_alternatives, keys=True), parts))
 
 
 def _of_value(annotation: Any, kind: Any, parts: Sequence[Any]) -> Iterator[Type]:
     if isinstance(kind, type) and issubclass(kind, _SEQUENCES):  # also rows and named tuples
         elements = [part for part in parts if part is not ...]
-        yield from ((_head(kind), e) for p in elements for e in _alternatives(p, keys=False))
         if not elements:
             yield _head(kind)
+        for element in elements:
+            yield from product((_head(kind),), _alternatives(element, keys=False))
+    elif kind is dict and not parts:
+        yield "dict"
     elif kind is dict:
-        fields = product(*(tuple(_alternatives(part, keys=False)) for part in parts))
-        yield from (("dict", *pair) if pair else "dict" for pair in fields)
+        yield from product(("dict",), *map(partial(_alternatives, keys=False), parts))
     elif typing.is_typeddict(annotation):
         yield "dict"
     elif isinstance(annotation, type) and annotation not in (Any, object):  # no value is of these
@@ -168,7 +161,7 @@ class KnownTypes(msgspec.Struct):
     what: str
     """Whose: `keys of operator 'count'`."""
     stored_types: frozenset[Type] = frozenset()
-    """Types in the checkpoint; empty when it had no data, or is older than stored types."""
+    """Types in the checkpoint; empty when it had no data."""
     declared: DeclaredType | None = None
     numbers_alike: bool = False
     """For values: a sum may become a float."""
@@ -203,49 +196,42 @@ class KnownTypes(msgspec.Struct):
 
     def allows(self, kind: Type) -> bool:
         """Whether data of this type may be stored."""
-        older = self.numbers_alike and self.declared is None
-        return not self._allowed or self._fit(kind, by_older_release=older)
+        return not self._allowed or self._fit(kind)
 
     @property
     def migrates(self) -> bool:
-        """Something stored is, or may be, of a type that is to be changed."""
-        if self.declared is None or self.declared.migrate is None:
-            return False
-        if not self.stored_types or self.misfits():
-            return True
-        # A checkpoint of a release that did not look into dicts: their rows tell.
-        return "dict" in self.stored_types and "dict" not in self.declared.types
+        """Something stored is of a type that is to be changed."""
+        migrated = self.declared is not None and self.declared.migrate is not None
+        return migrated and bool(self.undeclared_types())
 
-    def misfits(self) -> frozenset[Type]:
+    def undeclared_types(self) -> frozenset[Type]:
         """Stored types that the declared ones do not allow."""
-        return frozenset(kind for kind in self.stored_types if not self._fit(kind))
+        return frozenset(filterfalse(self._fit, self.stored_types))
 
     def check_declared(self) -> None:
         """Raises StateSchemaError when something stored is neither declared nor migrated."""
-        misfits = self.misfits()
-        if misfits and self.declared is not None and self.declared.migrate is None:
+        undeclared = self.undeclared_types()
+        if undeclared and self.declared is not None and self.declared.migrate is None:
             raise StateSchemaError(
                 self.what,
                 expected=f"{union_text(self.stored_types)}, as the checkpoint has them",
                 found=f"{union_text(self.declared.types)} declared",
-                action=f"declare {union_text(misfits)} too in {self.option}, or add migrate=, a "
+                action=f"declare {union_text(undeclared)} too in {self.option}, or add migrate=, a "
                 "function that makes one of the declared types of what is stored",
             )
 
     def names(self) -> tuple[str, ...]:
         """For a checkpoint taken now."""
-        types = (self.stored_types - self.misfits()) | self._admitted
+        types = (self.stored_types - self.undeclared_types()) | self._admitted
         return tuple(sorted(map(text_of, _abridged(types))))
 
     @property
     def _allowed(self) -> frozenset[Type]:
         return self.stored_types if self.declared is None else self.declared.types
 
-    def _fit(self, kind: Type, *, by_older_release: bool = False) -> bool:
-        alike = self.numbers_alike
+    def _fit(self, kind: Type) -> bool:
         return any(
-            fits(kind, allowed, numbers_alike=alike, by_older_release=by_older_release)
-            for allowed in self._allowed
+            fits(kind, allowed, numbers_alike=self.numbers_alike) for allowed in self._allowed
         )
 
     def _refusal(self, kind: Type) -> StateSchemaError:
@@ -267,15 +253,13 @@ class KnownTypes(msgspec.Struct):
         )
 
 
-def _abridged(types: Iterable[Type]) -> set[Type]:
+def _abridged(types: Set[Type]) -> Set[Type]:
     """Without types that others include."""
-    rest = set(types)
-    if sum(isinstance(kind, tuple) and kind[0] == "tuple" for kind in rest) > _MANY:
-        rest.add("tuple")
-        rest = {kind for kind in rest if isinstance(kind, str) or kind[0] != "tuple"}
-    for empty in ("list", "dict", "set", "frozenset"):
-        if any(isinstance(kind, tuple) and kind[0] == empty for kind in rest):
-            rest.discard(empty)  # it tells nothing about those with elements
+    with_parts = Counter(kind[0] for kind in types if isinstance(kind, tuple))
+    # An empty collection tells nothing about those with elements.
+    rest = set(types) - (with_parts.keys() & {"list", "dict", "set", "frozenset"})
+    if with_parts["tuple"] > _MANY:
+        rest = {"tuple", *(kind for kind in rest if _head_and_parts(kind)[0] != "tuple")}
     return rest
 
 
@@ -297,11 +281,14 @@ def types_of_keys(keys: Sequence[Any]) -> set[Type]:
     """The types of keys in canonical form; None says nothing where there is another type."""
     kinds = set(map(type, keys))
     if not any(issubclass(kind, tuple) for kind in kinds):
-        return {_NAMES[kind] for kind in kinds}
+        return set(map(_NAMES.__getitem__, kinds))
     if len(kinds) > 1 or len(set(map(len, keys))) > 1:
         return set(map(type_of_key, keys))
-    columns = ({type_of_key(part) for part in column} for column in zip(*keys, strict=True))
-    return {("tuple", *parts) for parts in product(*(c - {"None"} or c for c in columns))}
+    columns: list[set[Type]] = [{"tuple"}]
+    for column in zip(*keys, strict=True):
+        part_types = set(map(type_of_key, column))
+        columns.append(part_types - {"None"} or part_types)
+    return set(product(*columns))
 
 
 def type_of_key(key: Any) -> Type:
@@ -336,7 +323,7 @@ class ValueTypes:
         parts = set(map(type, chain.from_iterable(values)))
         if kind is dict:
             parts.update(map(type, chain.from_iterable(map(dict.values, values))))
-        new = {(kind, part) for part in parts} - self._parts
+        new = set(product((kind,), parts)) - self._parts
         if new or not parts:
             fields = kind is dict or issubclass(kind, tuple)
             admit = self.known_types.admit_fields if fields else self.known_types.admit

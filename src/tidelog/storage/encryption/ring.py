@@ -118,7 +118,7 @@ async def rotate(store: ObjectStore, old: KeySource, new: KeySource, effects: Ef
             f"store {store.url}",
             expected="an encrypted store",
             found="one without keys",
-            action="to encrypt its state, fork it: `tidelog fork URL@latest NEWURL "
+            action="to encrypt its state, clone it: `tidelog clone URL@latest NEWURL "
             "--encryption-key FILE --origin-key none`",
         )
     rotated = KeyRing(ring.store, ring.number + 1, _with_new_key(ring.keys, effects))

@@ -195,7 +195,7 @@ class EncryptedStore:
                     expected="an encrypted store or an empty one, for an encryption key was given",
                     found=f"objects that are not encrypted, such as {info.name}",
                     action="leave the key out, or begin an encrypted store with its state: "
-                    "`tidelog fork URL@latest NEWURL --encryption-key FILE --origin-key none`",
+                    "`tidelog clone URL@latest NEWURL --encryption-key FILE --origin-key none`",
                 )
 
     async def _computed(

@@ -9,6 +9,8 @@ restored is never taken for history.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -29,6 +31,18 @@ LOG_IS_CUT = "only one materialization: the log between it and the older one is 
 OLDER_IS_DAMAGED = "only one materialization: the way from the older one is damaged"
 
 
+class LogPart(NamedTuple):
+    """Changes [first, end) of a partition, and the generation that logged them."""
+
+    generation: Generation
+    first: SeqNo
+    end: SeqNo
+
+
+_FIRST: Final = attrgetter("first")
+_END: Final = attrgetter("end")
+
+
 @dataclass(frozen=True, slots=True)
 class Chain:
     """A partition as one checkpoint has it: a materialization, or none, and the log above it."""
@@ -38,22 +52,24 @@ class Chain:
     """Generation of the checkpoint's author."""
     state: SubtaskState
 
-    def log(self) -> list[tuple[Generation, SeqNo, SeqNo]]:
-        """(writer's generation, first, end) of all log ranges and inline blocks.
+    def log(self) -> list[LogPart]:
+        """All log ranges and inline blocks.
 
         A range may reach beyond the checkpoint: what lies there was written by the same process.
         """
-        ranges = [(self._writer(p.segment), p.first, p.end) for p in self.state.log]
-        blocks = [open_block(data, 0, "inline log") for data in self.state.inline]
-        return [*ranges, *((self.generation, block.first, block.end) for block in blocks)]
+        parts = [LogPart(self._writer(p.segment), p.first, p.end) for p in self.state.log]
+        for data in self.state.inline:
+            block = open_block(data, 0, "inline log")
+            parts.append(LogPart(self.generation, block.first, block.end))
+        return parts
 
     def reached(self) -> dict[Generation, SeqNo]:
         """For every generation that has a part in it, up to which of its changes."""
         reached = {self.generation: self.state.seqno}
-        parts = [(generation, end) for generation, _, end in self.log()]
-        if self.state.materialization is not None:
-            parts.append((self._writer(self.state.materialization.descriptor), self.state.upto))
-        for generation, end in parts:
+        parts, table = self.log(), self.state.materialization
+        if table is not None:
+            parts.append(LogPart(self._writer(table.descriptor), SeqNo(0), self.state.upto))
+        for generation, _, end in parts:
             reached[generation] = max(end, reached.get(generation, end))
         return reached
 
@@ -102,12 +118,11 @@ def alternate_history(chain: Chain, candidates: Iterable[Chain]) -> AlternateHis
 def _join_point(older: Chain, newer: Chain) -> SeqNo | None:
     """The change at which one can change from the older chain to the newer chain's log."""
     older_ends, newer_ends = older.reached(), newer.reached()
-    agreed = max(
-        (min(older_ends[g], newer_ends[g]) for g in older_ends.keys() & newer_ends.keys()),
-        default=0,
-    )
-    end = max((end for _, _, end in older.log()), default=older.state.upto)
-    begin = min((first for _, first, _ in newer.log()), default=newer.state.upto)
+    agreed = 0
+    for generation in older_ends.keys() & newer_ends.keys():
+        agreed = max(agreed, min(older_ends[generation], newer_ends[generation]))
+    end = max(map(_END, older.log()), default=older.state.upto)
+    begin = min(map(_FIRST, newer.log()), default=newer.state.upto)
     meeting = SeqNo(min(newer.state.upto, end, agreed))
     return meeting if meeting >= min(newer.state.upto, begin) else None
 
@@ -185,22 +200,19 @@ def alternate_path(partition: int, history: AlternateHistory) -> RestorePath:
     for number, part in enumerate(older.log):
         # Changing early is as good, and what follows is shared with the newer chain's own path.
         if part in common and part.first <= meeting:
-            older_steps = [PathStep(part) for part in older.log[:number]]
             rest = _steps(newer)[newer.log.index(part) :]
-            return RestorePath(partition, True, (*older_steps, *rest), newer.seqno)
-    older_steps = [
-        PathStep(part, meeting if part.end > meeting else None)
-        for part in older.log
-        if part.first < meeting
-    ]
-    older_steps += [PathStep(block, meeting) for block in older.inline]
-    rest = tuple(
-        step
-        for step in _steps(newer)
-        if not isinstance(step.log, LogRange) or step.log.end > meeting
-    )
-    return RestorePath(partition, True, (*older_steps, *rest), newer.seqno)
+            steps = (*map(PathStep, older.log[:number]), *rest)
+            return RestorePath(partition, True, steps, newer.seqno)
+    older_steps: list[PathStep] = []
+    for part in older.log:
+        if part.first < meeting:
+            older_steps.append(PathStep(part, meeting if part.end > meeting else None))
+    for block in older.inline:
+        older_steps.append(PathStep(block, meeting))
+    newer_log = [PathStep(part) for part in newer.log if part.end > meeting]
+    steps = (*older_steps, *newer_log, *map(PathStep, newer.inline))
+    return RestorePath(partition, True, steps, newer.seqno)
 
 
 def _steps(state: SubtaskState) -> tuple[PathStep, ...]:
-    return (*(PathStep(part) for part in state.log), *(PathStep(block) for block in state.inline))
+    return (*map(PathStep, state.log), *map(PathStep, state.inline))

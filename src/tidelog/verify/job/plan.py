@@ -13,7 +13,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from heapq import heapreplace
-from typing import Final
+from itertools import product
+from typing import Final, NamedTuple
 
 from tidelog.catalog.inventory import Inventory, range_uses
 from tidelog.checkpoint.finding import Finding
@@ -115,7 +116,7 @@ class Partition:
         return Finding(
             CheckName.REDUNDANCY,
             self.state.materialization.descriptor,
-            f"the state that {start} of slot {alternate.slot} makes with the log above it",
+            f"the state that {start} of checkpoint {alternate.slot} makes with the log above it",
             f"other rows in key groups {group_names}{more}",
             (self.label,),
             doubtful=tuple(sorted({*self.checkpoints, *self.older})),
@@ -144,8 +145,17 @@ class Partition:
 _UNEVEN: Final = 1.25
 """The worker with the most work may have so many times the mean before units are divided."""
 
-_ChainKey = tuple[str, int, int, int, str, Slot | None]
-"""Operator, subtask, its key groups, kind of table: chains of one key can be compared."""
+
+class _ChainKey(NamedTuple):
+    """Chains of one key can be compared."""
+
+    operator: str
+    subtask: int
+    first_key_group: int
+    last_key_group: int
+    table: str
+    savepoint_slot: Slot | None
+    """Of a canonical savepoint: its log is no part of the history that the others share."""
 
 
 def plan(
@@ -156,23 +166,20 @@ def plan(
     `findings` are the structural ones: what they concern is not read.
     """
     # Slots with the partitions that cannot be restored; None: with all of them.
-    broken = {
-        (slot, partition)
-        for finding in findings
-        for slot in finding.unusable
-        for partition in finding.partitions or (None,)
-    }
+    broken: set[tuple[int, str | None]] = set()
+    for finding in findings:
+        broken.update(product(finding.unusable, finding.partitions or (None,)))
     checkpoints = inventory.slots.checkpoints
     sound = {
         slot: checkpoint for slot, checkpoint in checkpoints.items() if (slot, None) not in broken
     }
     partitions = list(_partitions(inventory, sound, broken, chosen))
     units: list[Unit[UnitResult]] = list(_partition_units(partitions, workers))
-    units += (
-        SegmentUnit(name, inventory.sizes[name], partial(check_job_segment, uses))
-        for name, uses in range_uses(c for slot, c in sound.items() if slot in chosen).items()
-        if name in inventory.sizes
-    )
+    to_verify = [checkpoint for slot, checkpoint in sound.items() if slot in chosen]
+    for name, uses in range_uses(to_verify).items():
+        if name in inventory.sizes:
+            check = partial(check_job_segment, uses)
+            units.append(SegmentUnit(name, inventory.sizes[name], check))
     return partitions, sorted(units, key=lambda unit: unit.weight, reverse=True)
 
 
@@ -191,22 +198,22 @@ def _partitions(
                 chains[key].append(Chain(slot, checkpoint.author.generation, state))
                 owners[key][slot] = operator
     for key, key_chains in chains.items():
-        for same in _alike(chain for chain in key_chains if chain.slot in chosen):
+        for same in _alike(key_chains, chosen):
             yield _partition(inventory, owners[key][same[0].slot], same, key_chains)
 
 
 def _chain_key(checkpoint: Checkpoint, operator: OperatorState, state: SubtaskState) -> _ChainKey:
-    # The log of a canonical savepoint is no part of the history that the others share.
     savepoint_slot = checkpoint.slot if is_canonical(checkpoint) else None
     groups = state.first_key_group, state.last_key_group
-    return operator.id, state.index, *groups, state.table, savepoint_slot
+    return _ChainKey(operator.id, state.index, *groups, state.table, savepoint_slot)
 
 
-def _alike(chains: Iterable[Chain]) -> Iterable[list[Chain]]:
-    """Chains that make the same table out of the same bytes, together; oldest first."""
+def _alike(chains: Iterable[Chain], chosen: Collection[Slot]) -> Iterable[list[Chain]]:
+    """Chosen chains that make the same table out of the same bytes, together; oldest first."""
     groups: dict[SubtaskState, list[Chain]] = defaultdict(list)
     for chain in chains:
-        groups[table_of(chain.state)].append(chain)
+        if chain.slot in chosen:
+            groups[table_of(chain.state)].append(chain)
     return groups.values()
 
 
@@ -215,7 +222,7 @@ def _partition(
 ) -> Partition:
     # States that were added since the first of them only add names.
     chain = same[0]
-    history = alternate_history(chain, (other for other in all_ if other.slot != chain.slot))
+    history = alternate_history(chain, all_)
     older = history.older if isinstance(history, AlternateHistory) else None
     return Partition(
         checkpoints=tuple(member.slot for member in same),
@@ -236,8 +243,11 @@ def _partition(
 
 def _files(inventory: Inventory, state: SubtaskState) -> dict[str, str]:
     """The objects of the files of its materializations, by the files' names."""
-    described = [inventory.descriptors[ref.descriptor] for ref in state.materializations]
-    return {file.name: file.object for descriptor in described for file in descriptor.shared}
+    files: dict[str, str] = {}
+    for ref in state.materializations:
+        for file in inventory.descriptors[ref.descriptor].shared:
+            files[file.name] = file.object
+    return files
 
 
 def _partition_units(partitions: Sequence[Partition], workers: int) -> list[PartitionUnit]:
@@ -246,20 +256,20 @@ def _partition_units(partitions: Sequence[Partition], workers: int) -> list[Part
     """
     # Tables of one subtask and one kind can share files.
     kin: dict[tuple[SubtaskId, str], list[PathBase]] = defaultdict(list)
-    for base in _bases(partitions):
+    bases = _bases(partitions)
+    for base in bases:
         kin[base.subtask, base.state.table].append(base)
-    subtask_units = [PartitionUnit(tuple(bases)) for bases in kin.values()]
-    if _longest(subtask_units, workers) * workers <= _UNEVEN * sum(
-        unit.weight for unit in subtask_units
-    ):
-        return subtask_units
-    return [PartitionUnit((base,)) for unit in subtask_units for base in unit.bases]
+    units = [*map(PartitionUnit, kin.values())]
+    weights = [unit.weight for unit in units]
+    if _longest(weights, workers) * workers <= _UNEVEN * sum(weights):
+        return units
+    return [PartitionUnit([base]) for base in bases]
 
 
-def _longest(units: Iterable[PartitionUnit], workers: int) -> int:
+def _longest(weights: Iterable[int], workers: int) -> int:
     """What the worker with the most work has, when each takes the largest unit that is left."""
     loads = [0] * workers
-    for weight in sorted((unit.weight for unit in units), reverse=True):
+    for weight in sorted(weights, reverse=True):
         heapreplace(loads, loads[0] + weight)
     return max(loads)
 

@@ -51,7 +51,10 @@ class PathBase:
     @property
     def weight(self) -> int:
         """Bytes of its table and of the log of its paths."""
-        log = {step.log: step.stored_bytes for path in self.paths for step in path.steps}
+        log: dict[LogRange | bytes, int] = {}
+        for path in self.paths:
+            for step in path.steps:
+                log[step.log] = step.stored_bytes
         return sum(map(layer_bytes, self.state.layers)) + sum(log.values())
 
 
@@ -59,7 +62,7 @@ class PathBase:
 class PartitionUnit:
     """Paths to states of one subtask; a file that several of the tables need is read once."""
 
-    bases: tuple[PathBase, ...]
+    bases: Sequence[PathBase]
 
     @property
     def weight(self) -> int:
@@ -67,12 +70,14 @@ class PartitionUnit:
 
     async def run(self, workspace: Workspace) -> UnitResult:
         what, kind = str(self.bases[0].subtask), self.bases[0].state.table
+        results: list[PathResult] = []
         try:
             restoring = Restoring(workspace, what, kind, staged=len(self.bases) > 1)
         except UNREADABLE as error:
-            paths = [path for base in self.bases for path in base.paths]
-            return UnitResult(paths=tuple(path.failed(error) for path in paths))
-        results: list[PathResult] = []
+            for base in self.bases:
+                for path in base.paths:
+                    results.append(path.failed(error))
+            return UnitResult(paths=tuple(results))
         try:
             for base in self.bases:
                 results += await _replay(base, restoring)
@@ -99,7 +104,8 @@ async def _replay(base: PathBase, restoring: Restoring) -> list[PathResult]:
                         results[path] = await replayer.replay(path)
         except UNREADABLE as error:
             # The table is damaged.
-            results |= {path: path.failed(error) for path in todo if path not in results}
+            for path in todo:
+                results.setdefault(path, path.failed(error))
         todo = [path for path in todo if path not in results]
     return list(results.values())
 

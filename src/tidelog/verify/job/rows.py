@@ -36,13 +36,15 @@ class RowScan:
     groups: dict[int, Fingerprint] = field(default_factory=dict)
     """Fingerprint of every key group that has rows."""
     violations: dict[str, RowViolation] = field(default_factory=dict)
-    _user_key: dict[int, Callable[[bytes], bytes] | None] = field(init=False)
-    _batches: set[int] = field(init=False)
+    _user_key: dict[int, Callable[[bytes], bytes] | None] = field(init=False, default_factory=dict)
+    _batches: set[int] = field(init=False, default_factory=set)
     """States whose rows have the keys in their values."""
 
     def __post_init__(self) -> None:
-        self._user_key = {info.id: _user_key(info) for info in self.states}
-        self._batches = {info.id for info in self.states if info.kind == BATCHES}
+        for info in self.states:
+            self._user_key[info.id] = _user_key(info)
+            if info.kind == BATCHES:
+                self._batches.add(info.id)
 
     @property
     def total(self) -> Fingerprint:
@@ -63,8 +65,8 @@ class RowScan:
 
     def take_columns(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Look at rows in the order of their keys."""
-        for prefix, start, end in _runs(keys):
-            run_keys, run_values = keys[start:end], values[start:end]
+        for prefix, run in _runs(keys):
+            run_keys, run_values = keys[run], values[run]
             self._check(prefix, run_keys, run_values)
             group = int.from_bytes(prefix[:2], "big")
             fingerprint = of_columns(run_keys, run_values)
@@ -72,9 +74,9 @@ class RowScan:
 
     def remove(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Take rows out, in the order of their keys; violations among them stay counted."""
-        for prefix, start, end in _runs(keys):
+        for prefix, run in _runs(keys):
             group = int.from_bytes(prefix[:2], "big")
-            fingerprint = of_columns(keys[start:end], values[start:end])
+            fingerprint = of_columns(keys[run], values[run])
             self.groups[group] = self.groups.get(group, Fingerprint()) - fingerprint
 
     def _check(self, prefix: bytes, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
@@ -131,18 +133,17 @@ class RowScan:
         self.violations[rule] = replace(violation, rows=violation.rows + len(row_keys))
 
 
-def _runs(keys: Sequence[bytes]) -> Iterator[tuple[bytes, int, int]]:
-    """(prefix, start, end) of neighbours with a prefix in common, of keys in their order."""
+def _runs(keys: Sequence[bytes]) -> Iterator[tuple[bytes, slice]]:
+    """Neighbours with a prefix in common, of keys in their order."""
     start = 0
     while start < len(keys):
-        prefix = _prefix(keys[start])
-        end = bisect_right(keys, prefix, start, key=_prefix)
-        yield prefix, start, end
+        prefix = _PREFIX(keys[start])
+        end = bisect_right(keys, prefix, start, key=_PREFIX)
+        yield prefix, slice(start, end)
         start = end
 
 
-def _prefix(row_key: bytes) -> bytes:
-    return row_key[:ROW_PREFIX_BYTES]
+_PREFIX: Final = itemgetter(slice(ROW_PREFIX_BYTES))
 
 
 _WHOLE: Final = itemgetter(slice(None))

@@ -4,7 +4,8 @@ Invariant: structural findings are a pure function of the inventory; every check
 costs is named in it.
 """
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -15,11 +16,19 @@ from tidelog.checkpoint.finding import Finding, Findings
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint, is_canonical
 from tidelog.concurrency import Progress
 from tidelog.errors import RestoreError
-from tidelog.ids import CheckpointId, SeqNo, Slot, SubtaskId
+from tidelog.ids import SeqNo, Slot, SubtaskId
 from tidelog.storage import object_names
 from tidelog.storage.port import ObjectStore
 from tidelog.verify.job.plan import Partition, plan
-from tidelog.verify.results import CheckName, Choice, Settled, UnitResult, WorkUnits, choose
+from tidelog.verify.results import (
+    CheckName,
+    Choice,
+    PathResult,
+    Settled,
+    UnitResult,
+    WorkUnits,
+    choose,
+)
 
 
 async def read_job(
@@ -28,25 +37,25 @@ async def read_job(
     """The work on the chosen checkpoints for so many workers; raises as `verification.verify`."""
     inventory = await read_inventory(store, progress)
     slots = inventory.slots
-    ids: dict[int, CheckpointId | None] = {
-        slot: checkpoint.checkpoint_id for slot, checkpoint in slots.checkpoints.items()
-    }
+    names: dict[int, str | None] = {}
+    for slot, checkpoint in slots.checkpoints.items():
+        names[slot] = checkpoint.name if isinstance(checkpoint, Savepoint) else None
     # Of an unreadable slot it is not known whether it holds a checkpoint.
-    ids |= dict.fromkeys(slots.unreadable.keys() - _known_starts(inventory))
-    if not ids:
+    names |= dict.fromkeys(slots.unreadable.keys() - _known_starts(inventory))
+    if not names:
         raise RestoreError(
             f"store {store.url}",
             expected="a checkpoint",
-            found=f"unreadable slots: {[*slots.unreadable]}" if slots.unreadable else "starts only",
+            found=f"unreadable checkpoints: {[*slots.unreadable]}"
+            if slots.unreadable
+            else "starts only",
             action="let the job complete its first checkpoint",
         )
-    names: dict[int, str | None] = dict.fromkeys(ids)
-    names |= {s: c.name for s, c in slots.checkpoints.items() if isinstance(c, Savepoint)}
-    numbers = choose(names, chosen, "slot", store.url, "tidelog checkpoints list")
+    numbers = choose(names, chosen, "checkpoint", store.url, "tidelog checkpoints list")
     findings = structural_findings(inventory).without_repeats()
-    partitions, units = plan(inventory, findings, [Slot(number) for number in numbers], workers)
+    partitions, units = plan(inventory, findings, [*map(Slot, numbers)], workers)
     return WorkUnits(
-        checkpoints={number: ids[number] for number in numbers},
+        checkpoints=numbers,
         listed=slots.sizes,
         # What costs others alone is not known of all kinds of damage: those are not read.
         findings=[f for f in findings if not f.checkpoints or f.checkpoints & {*numbers}],
@@ -59,36 +68,35 @@ async def _settle(
     store: ObjectStore, slots: Slots, partitions: Sequence[Partition], results: Sequence[UnitResult]
 ) -> Settled:
     """Compare the paths to each partition's state, and look again which of the slots count."""
-    paths = {(path.partition, path.alternate): path for result in results for path in result.paths}
-    judged = [
-        partition.judged(paths[number, False], paths.get((number, True)))
-        for number, partition in enumerate(partitions)
-    ]
-    confirmed = {
-        (part.partition, slot)
-        for result in judged
-        for part in result.restored
-        if part.redundancy == "equal"
-        for slot in part.checkpoints
-    }
-    judged = [
-        replace(result, findings=tuple(_without_confirmed(f, confirmed) for f in result.findings))
-        for result in judged
-    ]
-    return [*judged, *results], (await read_slots(store, earlier=slots)).sizes
+    paths: dict[tuple[int, bool], PathResult] = {}
+    for result in results:
+        for path in result.paths:
+            paths[path.partition, path.alternate] = path
+    judged: list[UnitResult] = []
+    confirmed: dict[str, set[int]] = defaultdict(set)
+    for number, partition in enumerate(partitions):
+        result = partition.judged(paths[number, False], paths.get((number, True)))
+        judged.append(result)
+        for part in result.restored:
+            if part.redundancy == "equal":
+                confirmed[part.partition].update(part.checkpoints)
+    settled = [*results]
+    for result in judged:
+        findings = [_without_confirmed(finding, confirmed) for finding in result.findings]
+        settled.append(replace(result, findings=tuple(findings)))
+    return settled, (await read_slots(store, earlier=slots)).sizes
 
 
-def _without_confirmed(finding: Finding, confirmed: Container[tuple[str, int]]) -> Finding:
+def _without_confirmed(finding: Finding, confirmed: Mapping[str, set[int]]) -> Finding:
     """A contradiction without the checkpoints that a second restore of their own confirms.
 
-    `confirmed` are the partitions and checkpoints of which two paths made the same.
+    `confirmed` are the checkpoints of each partition of which two paths made the same.
     """
     if finding.check != CheckName.REDUNDANCY:
         return finding
-    doubtful = (
-        n for n in finding.doubtful if any((p, n) not in confirmed for p in finding.partitions)
-    )
-    return replace(finding, doubtful=tuple(doubtful))
+    [partition] = finding.partitions
+    doubtful = {*finding.doubtful} - confirmed[partition]
+    return replace(finding, doubtful=tuple(sorted(doubtful)))
 
 
 def structural_findings(inventory: Inventory) -> Findings:
@@ -100,19 +108,16 @@ def structural_findings(inventory: Inventory) -> Findings:
 
 def _known_starts(inventory: Inventory) -> set[Slot]:
     """Slots that are generations of something: an unreadable one of these was a start."""
-    authors = (entry.author.generation for entry in inventory.slots.entries.values())
-    writers = (object_names.generation_of(name) for name in inventory.sizes)
-    return {Slot(g) for g in (0, *authors, *writers) if g is not None}
+    starts = {0, *map(object_names.generation_of, inventory.sizes)}
+    for entry in inventory.slots.entries.values():
+        starts.add(entry.author.generation)
+    return {Slot(start) for start in starts if start is not None}
 
 
 def _order(checkpoints: Mapping[Slot, Checkpoint]) -> Iterator[Finding]:
     """A manifest that was put back to an older one has fewer changes than the slot before it."""
     # The rows of a canonical savepoint count as changes of nothing.
-    counted = [
-        (slot, checkpoint)
-        for slot, checkpoint in checkpoints.items()
-        if not is_canonical(checkpoint)
-    ]
+    counted = [entry for entry in checkpoints.items() if not is_canonical(entry[1])]
     for (before, older), (after, newer) in pairwise(counted):
         if older.author != newer.author:
             continue  # A new start may go on from any checkpoint.
@@ -124,7 +129,7 @@ def _order(checkpoints: Mapping[Slot, Checkpoint]) -> Iterator[Finding]:
                     CheckName.ORDER,
                     f"{object_names.checkpoint(after)}: operator {subtask.operator}, "
                     f"subtask {subtask.subtask}",
-                    f"{minimum} changes or more, as slot {before} has",
+                    f"{minimum} changes or more, as checkpoint {before} has",
                     f"{count}",
                     (str(subtask),),
                     doubtful=(after,),

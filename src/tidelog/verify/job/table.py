@@ -10,7 +10,6 @@ import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from tidelog.checkpoint.manifest import SubtaskState
@@ -23,6 +22,7 @@ from tidelog.state.recovery.restorer import Restorer
 from tidelog.table.port import Table
 from tidelog.verify.fingerprint import AT_ONCE, Row, present
 from tidelog.verify.job.rows import RowScan
+from tidelog.verify.results import first_path, object_in
 
 _MIB: Final = 1 << 20
 BOUNDS: Final = RestoreConfig(4, read_ahead_bytes=32 * _MIB, replay_bytes=64 * _MIB)
@@ -84,24 +84,16 @@ def _damaged_table(
 ) -> CorruptObjectError:
     """The same error about what is stored: local files mean nothing to anyone."""
     text = f"{error.what} {error.found}"
-    damaged_object = next(
-        (object_name for name, object_name in files.items() if f"/{name}" in text), None
-    )
     tables = [ref.descriptor for ref in state.materializations]  # the inherited ones included
-    descriptor = ", ".join(tables) or "of the log alone"
-    actual = (error.found or "another").replace(_folder(text), "")
+    where = object_in(text, files) or ", ".join(tables) or "of the log alone"
+    folder = first_path(text).rpartition("/")[0]
+    actual = (error.found or "another").replace(folder and f"{folder}/", "")
     return CorruptObjectError(
-        f"object {damaged_object or descriptor}",
+        f"object {where}",
         expected=error.expected or "files that form a table",
         found=actual,
         action=error.action,
     )
-
-
-def _folder(text: str) -> str:
-    """The local directory that a text names first, with a slash; nothing when it names none."""
-    words = [word for word in text.split() if "/" in word]
-    return f"{Path(words[0]).parent}/" if words else ""
 
 
 _SHARE: Final = 3
@@ -167,6 +159,7 @@ def _merged(rows: Iterator[Row], keys: Keys, values: Values) -> Iterator[Row]:
             key, value = next(changes, (None, None))
         if key != row[0]:
             yield row
-    if key is not None and value is not None:
-        yield key, value
-    yield from ((key, value) for key, value in changes if value is not None)
+    while key is not None:
+        if value is not None:
+            yield key, value
+        key, value = next(changes, (None, None))

@@ -7,7 +7,7 @@ checked, or a finding says that it is nowhere, or it lies below what Spark keeps
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -33,7 +33,7 @@ from tidelog.spark.checkpoint.checkpoint import (
     segment_object,
     sidecar,
 )
-from tidelog.spark.checkpoint.commits import Commit, read_offsets
+from tidelog.spark.checkpoint.commits import read_offsets
 from tidelog.spark.checkpoint.liveness import KEPT_LONGER
 from tidelog.spark.checkpoint.loading import Version
 from tidelog.spark.checkpoint.locate import Located, locate
@@ -71,18 +71,16 @@ async def read_query(
     )
     listed = await _listed(store, checkpoint, batches, retained)
     homes = homes_of(checkpoint, located.entries)
-    commits = {n: c for n, c in checkpoint.retained.items() if n in batches}
-    stores, expired = _state_stores(checkpoint, located, listed, commits, homes)
+    stores, expired = _state_stores(checkpoint, located, listed, batches, homes)
     units: list[Unit[UnitResult]] = [*stores]
-    units += (
-        SegmentUnit(segment_object(name), checkpoint.segment_bytes[name], check_query_segment)
-        for name in sorted(located.assessment.live_segments())
-    )
+    for name in sorted(located.assessment.live_segments()):
+        size = checkpoint.segment_bytes[name]
+        units.append(SegmentUnit(segment_object(name), size, check_query_segment))
     units.append(_files_unit(listed, batches))
     # Spark may clean up between the two listings, too.
     objects = frozenset({*listed.sizes, *checkpoint.objects})
     return WorkUnits(
-        checkpoints=dict.fromkeys(batches),
+        checkpoints=batches,
         listed=batches,
         findings=(
             *first_sight(checkpoint, located, listed, homes, batches),
@@ -107,15 +105,14 @@ async def _settle(
     present = await _present(store, batches)
     settled = []
     for result in results:
-        cleaned_up = [
-            finding
-            for finding in result.findings
-            if (finding.check, finding.found) == (Invariant.OBJECTS, NO_OBJECT)
-            and finding.where in objects
-        ]
-        present -= {batch for finding in cleaned_up for batch in finding.unusable}
-        findings = tuple(finding for finding in result.findings if finding not in cleaned_up)
-        settled.append(replace(result, findings=findings))
+        findings = []
+        for finding in result.findings:
+            is_missing = (finding.check, finding.found) == (Invariant.OBJECTS, NO_OBJECT)
+            if is_missing and finding.where in objects:
+                present.difference_update(finding.unusable)
+            else:
+                findings.append(finding)
+        settled.append(replace(result, findings=tuple(findings)))
     return settled, present
 
 
@@ -143,28 +140,29 @@ def _retained(checkpoint: QueryCheckpoint, restart: Restart) -> range:
 
 def _has_gaps(checkpoint: QueryCheckpoint, retained: range) -> bool:
     """Whether a commit is missing that should still carry the index of its batch."""
-    commits = checkpoint.commits
-    before = {
-        batch - 1
-        for batch, commit in commits.items()
-        if commit.index is not None
-        and batch % BATCHES_PER_ROLL_UP
-        and batch - batch % BATCHES_PER_ROLL_UP not in checkpoint.roll_ups
-    }
-    return not before.union(retained) <= commits.keys()
+    needed = set(retained)
+    for batch, commit in checkpoint.commits.items():
+        first = batch - batch % BATCHES_PER_ROLL_UP
+        if commit.index is not None and batch > first and first not in checkpoint.roll_ups:
+            needed.add(batch - 1)
+    return not needed <= checkpoint.commits.keys()
 
 
 async def _listed(
     store: ObjectStore, checkpoint: QueryCheckpoint, batches: Iterable[int], retained: range
 ) -> Listed:
     sizes = {info.name: info.size async for info in store.list("")}
-    planned = [batch for batch in batches if batch in checkpoint.offsets]
-    offsets = await gather_bounded(planned, partial(_offsets, store))
-    settings = [conf for conf in offsets.values() if not isinstance(conf, str)]
-    bad = {batch: error for batch, error in offsets.items() if isinstance(error, str)}
+    planned = sorted({*batches}.intersection(checkpoint.offsets))
+    newest: Mapping[str, Any] = {}
+    bad: dict[int, str] = {}
+    for batch, conf in (await gather_bounded(planned, partial(_offsets, store))).items():
+        if isinstance(conf, str):
+            bad[batch] = conf
+        else:
+            newest = conf
     # Nothing was cleaned up before the first purge of commits.
     expirable = frozenset(retained[:KEPT_LONGER] if retained[0] > 0 else ())
-    return Listed(sizes, settings[-1] if settings else {}, bad, expirable)
+    return Listed(sizes, newest, bad, expirable)
 
 
 async def _offsets(store: ObjectStore, batch: int) -> Mapping[str, Any] | str:
@@ -180,7 +178,7 @@ async def _offsets(store: ObjectStore, batch: int) -> Mapping[str, Any] | str:
 async def _present(store: ObjectStore, batches: Iterable[int]) -> set[int]:
     """The batches that are still retained: offsets and commits are purged from the oldest on."""
     leaves = [info.name.removeprefix(OFFSETS) async for info in store.list(OFFSETS)]
-    oldest = min((int(leaf) for leaf in leaves if leaf.isdecimal()), default=0)
+    oldest = min(map(int, filter(str.isdecimal, leaves)), default=0)
     return {batch for batch in batches if batch >= oldest}
 
 
@@ -192,7 +190,7 @@ def _state_stores(
     checkpoint: QueryCheckpoint,
     located: Located,
     listed: Listed,
-    commits: Mapping[int, Commit],
+    batches: Collection[int],
     homes: Homes,
 ) -> tuple[list[StateStoreUnit], frozenset[int]]:
     """A unit per state store that the commits of the chosen batches name and of which something is
@@ -200,8 +198,8 @@ def _state_stores(
     """
     retained_versions: dict[str, list[Version]] = defaultdict(list)
     expired: set[int] = set()
-    for batch, commit in commits.items():
-        for store_id in commit.ids:
+    for batch, commit in checkpoint.retained.items():
+        for store_id in commit.ids if batch in batches else ():
             home = homes.get(key_of(batch, store_id))
             if home is None:
                 continue
@@ -216,32 +214,24 @@ def _state_stores(
     for snapshot in checkpoint.snapshots:
         if snapshot.id is not None:
             snapshots[snapshot.directory].append((snapshot.version, snapshot.id))
-    sizes = _by_directory(listed.sizes, retained_versions)
+    sizes: dict[str, dict[str, int]] = defaultdict(dict)
+    for file, size in listed.sizes.items():
+        # A store's directory may hold those of others.
+        folder = file.removeprefix(STATE).rpartition("/")[0].removesuffix("/SSTs")
+        sizes[folder][file] = size
     checksums = str(listed.conf.get(_ROW_CHECKSUM)).lower() == "true"
-    units = [
-        StateStoreUnit(
+    units = []
+    for directory, versions in retained_versions.items():
+        unit = StateStoreUnit(
             directory=directory,
             retained_versions=tuple(sorted(versions)),
-            changelogs=tuple(changelogs[directory].items()),
+            changelogs=changelogs[directory],
             snapshots=tuple(snapshots[directory]),
-            sizes=tuple(sizes[directory]),
+            sizes=sizes[directory],
             unfollowable=ROW_CHECKSUMS if checksums else None,
         )
-        for directory, versions in retained_versions.items()
-    ]
+        units.append(unit)
     return units, frozenset(expired)
-
-
-def _by_directory(
-    sizes: Mapping[str, int], directories: Iterable[str]
-) -> dict[str, list[tuple[str, int]]]:
-    """The files of every state store; a store's directory may hold those of others."""
-    files: dict[str, list[tuple[str, int]]] = {directory: [] for directory in directories}
-    for name, size in sizes.items():
-        folder = name.removeprefix(STATE).rpartition("/")[0].removesuffix("/SSTs")
-        if folder in files:
-            files[folder].append((name, size))
-    return files
 
 
 _OF_A_QUERY: Final = re.compile(rf"^{STATE}.*/(_metadata|_stateSchema)/")
@@ -274,8 +264,10 @@ class FilesUnit:
 
 def _files_unit(listed: Listed, batches: Sequence[int]) -> FilesUnit:
     """The files of these batches, and those of the query that all of them need."""
-    of_batches = {f"{folder}{n}": (n,) for n in batches for folder in (COMMITS, OFFSETS)}
-    files = []
+    of_batches: dict[str, tuple[int, ...]] = {}
+    for batch in batches:
+        of_batches[f"{COMMITS}{batch}"] = of_batches[f"{OFFSETS}{batch}"] = (batch,)
+    files, sidecars = [], set()
     for name in sorted(listed.sizes):
         if name.startswith(INDEX):
             needed_by: tuple[int, ...] | None = ()  # the footers of segments say the same
@@ -285,5 +277,5 @@ def _files_unit(listed: Listed, batches: Sequence[int]) -> FilesUnit:
             needed_by = of_batches.get(name)
         if needed_by is not None and not is_sidecar(name):
             files.append((name, needed_by))
-    checksums = {sidecar(name) for name, _ in files}
-    return FilesUnit(tuple(files), frozenset(checksums & listed.sizes.keys()))
+            sidecars.add(sidecar(name))
+    return FilesUnit(tuple(files), frozenset(sidecars & listed.sizes.keys()))

@@ -148,16 +148,13 @@ def check_hadoop(data: bytes, checksums: bytes, name: str) -> None:
     if magic != _HADOOP_MAGIC or size == 0:
         raise damaged(sidecar(name), "a checksum file of Hadoop", f"{checksums[:8].hex()}")
     sums = [zlib.crc32(data[start : start + size]) for start in range(0, len(data), size)]
-    actual = b"".join(crc.to_bytes(4, "big") for crc in sums)
+    actual = struct.pack(f">{len(sums)}I", *sums)
     if actual != expected:
-        pieces = zip(_fours(actual), _fours(expected), strict=False)
-        equal = next((n for n, (one, other) in enumerate(pieces) if one != other), len(sums))
-        where = f"object {name} at byte {equal * size}"
+        equal = 0
+        while actual[equal : equal + 4] == expected[equal : equal + 4]:
+            equal += 4
+        where = f"object {name} at byte {equal // 4 * size}"
         raise damaged(where, f"the bytes whose checksums are in {sidecar(name)}", "others")
-
-
-def _fours(data: bytes) -> list[bytes]:
-    return [data[start : start + 4] for start in range(0, len(data), 4)]
 
 
 def check_spark(data: bytes, checksum: bytes, name: str) -> None:

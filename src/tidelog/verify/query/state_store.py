@@ -7,7 +7,7 @@ known while the versions are made: it stays open until something takes its place
 that is reached meanwhile is counted to it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -89,13 +89,12 @@ class StoreFindings:
 
     def refused(self, batch: int, error: TidelogError) -> None:
         """Spark does not load a batch, whether its rows could be made here or not."""
-        if any(batch in tally.unusable for tally in self._all):
-            return
-        doubts = [
-            tally
-            for tally in self._all
-            if batch in tally.doubtful and tally.finding.action == FALL_BACK
-        ]
+        doubts = []
+        for tally in self._all:
+            if batch in tally.unusable:
+                return
+            if batch in tally.doubtful and tally.finding.action == FALL_BACK:
+                doubts.append(tally)
         for tally in doubts:
             tally.doubtful.remove(batch)
             tally.unusable.append(batch)
@@ -121,8 +120,7 @@ class StoreFindings:
         check: str = Invariant.READABLE,
         action: str | None = None,
     ) -> _Tally:
-        words = (word.rstrip(",") for word in error.what.split() if "/" in word)
-        finding = finding_of(error, list(words)[:1], check=check, partition=self.label)
+        finding = finding_of(error, check=check, partition=self.label)
         tally = _Tally(replace(finding, action=action))
         kind.append(tally)
         self._all.append(tally)
@@ -137,10 +135,10 @@ class StateStoreUnit:
     """Such as `0/3` or `1/3/left-keyToNumValues`."""
     retained_versions: tuple[Version, ...]
     """Versions of the store that the commits of retained batches name."""
-    changelogs: tuple[tuple[Version, IndexEntry | None], ...]
+    changelogs: Mapping[Version, IndexEntry | None]
     """Where the changelog of a version lies; None: in a file."""
     snapshots: tuple[Version, ...]
-    sizes: tuple[tuple[str, int], ...]
+    sizes: Mapping[str, int]
     """Bytes of all files below its directory."""
     unfollowable: str | None = None
     """Why only Spark can say what its changelogs make."""
@@ -148,13 +146,13 @@ class StateStoreUnit:
     @property
     def weight(self) -> int:
         """Bytes of its snapshots and changelogs."""
-        in_log = sum(entry.bytes for _, entry in self.changelogs if entry is not None)
-        return in_log + sum(size for _, size in self.sizes)
+        in_log = sum(entry.bytes for entry in self.changelogs.values() if entry is not None)
+        return in_log + sum(self.sizes.values())
 
     async def run(self, workspace: Workspace) -> UnitResult:
-        files = CheckedFiles(workspace.store, dict(self.sizes))
+        files = CheckedFiles(workspace.store, self.sizes)
         offload = workspace.effects.offload
-        changelogs = Changelogs(files, offload, self.directory, dict(self.changelogs))
+        changelogs = Changelogs(files, offload, self.directory, self.changelogs)
         objects = {v: f"{STATE}{self.directory}/{v[0]}_{v[1]}.zip" for v in self.snapshots}
         followed = FollowedTable(workspace, files, objects, self.unfollowable)
         findings, snapshots = StoreFindings(self.directory), frozenset(self.snapshots)

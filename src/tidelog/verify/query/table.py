@@ -31,6 +31,7 @@ from tidelog.table.rocksdb import RocksTable, RocksTableFactory, pack
 from tidelog.table.rocksdb_options import RocksDBConfig
 from tidelog.verify.fingerprint import Fingerprint, fingerprint, of_columns, present
 from tidelog.verify.query.files import CheckedFiles, missing
+from tidelog.verify.results import object_in
 
 _MIB: Final = 1 << 20
 _OPTIONS: Final = RocksDBConfig(block_cache_bytes=16 * _MIB, write_buffers_bytes=64 * _MIB)
@@ -145,9 +146,7 @@ def _read(
         if table is not None:
             table.close()
         text = f"{error.what} {error.found}"
-        damaged_object = next(
-            (object_name for local, object_name in objects.items() if f"/{local}" in text), name
-        )
+        damaged_object = object_in(text, objects) or name
         actual = (error.found or "another").replace(f"{target}/", "")
         expected = "it and its SST files to form a database"
         raise damaged(f"object {damaged_object}", expected, actual) from error
@@ -194,7 +193,7 @@ class ChangingTable:
         if not newest:
             return
         keys = sorted(newest)
-        values = [newest[key] for key in keys]
+        values = [*map(newest.__getitem__, keys)]
         old = of_columns(*present(keys, self.table.get_many(keys)))
         self.fingerprint += of_columns(*present(keys, values)) - old
         self.table.write(keys, values)

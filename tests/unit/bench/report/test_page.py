@@ -1,128 +1,98 @@
-"""The page: what it says and draws, and that it needs nothing else.
+"""The page of a report: what it says of a session, and which records are on the recorded page."""
 
-What the records of a session answer to an experiment.
-"""
-
+import re
 from collections.abc import Sequence
-from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
-from msgspec import structs
 
-from tests.support.bench_sessions import five, loaded, pair, trial
+from tests.support.bench_sessions import five, loaded, session, trial
 from tests.support.bench_toy import cell, experiment
-from tidelog_bench.experiment import Better, Cell, Experiment, Figure, Ratio, Size
+from tests.support.cli import tidelog
+from tidelog_bench.experiment import Better, Figure, Ratio, Size
 from tidelog_bench.experiments import experiments
-from tidelog_bench.report.answer import Answer, Report, answer, answers
+from tidelog_bench.report.answer import Report, answers, recorded
 from tidelog_bench.report.numbers import Verdict, ratios, verdict
-from tidelog_bench.report.shown import page, plots
-from tidelog_bench.session.records import FailureRecord, Record, SkipRecord
+from tidelog_bench.report.shown import page
+from tidelog_bench.session.records import FailureRecord, Record, SkipRecord, append
 
-pytest.importorskip("jinja2", reason="the page needs jinja2: pip install 'tidelog[plots]'")
-
-
-class Reader(HTMLParser):
-    """Elements with attributes, and the text outside of the style sheet."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: list[str] = []
-        self.style = False
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        self.style = tag == "style"
-
-    def handle_data(self, data: str) -> None:
-        if not self.style:
-            self.texts.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join(" ".join(self.texts).split())
+ROOT = Path(__file__).parents[4]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+QUOTES = re.compile(r"<!-- figures of benchmarks/results -->\n(.*?)<!-- end of figures -->", re.S)
 
 
-def read(
-    records: Sequence[Record],
-    asked: Sequence[Experiment] = (),
-    planned: Sequence[Cell] = (),
-    **changes: object,
-) -> Reader:
-    sessions = [loaded(records, planned, **changes)]
-    reader = Reader()
-    found = Report(sessions, answers(sessions, asked or [experiment()]), ["gone"])
-    reader.feed(page(found))
-    return reader
+def shown(records: Sequence[Record]) -> str:
+    sessions = [loaded(records)]
+    return page(Report(sessions, answers(sessions, [experiment()]), []))
 
 
-def test_what_a_record_contains_cannot_break_the_page() -> None:
-    hostile = "<script>alert(1)</script>\"'&"
+def test_the_page_of_the_recorded_sessions_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    text = (ROOT / "benchmarks" / "results" / "README.md").read_text()
+    assert tidelog("bench", "report", "--all").stdout == text, "run `just figures`"
+
+
+def test_readme_and_docs_quote_that_page() -> None:
+    text = (ROOT / "benchmarks" / "results" / "README.md").read_text()
+    rows = [
+        row.split("|")[2:-1]
+        for path in PAGES
+        for table in QUOTES.findall(path.read_text())
+        for row in table.strip().splitlines()[2:]
+    ]
+    cells = [value.strip() for row in rows for value in row if value.strip()]
+    assert len(cells) > 15
+    assert [value for value in cells if f"| {value} |" not in text and value[0] != "`"] == []
+
+
+def test_each_claim_of_the_readme_names_its_experiment() -> None:
+    tables = QUOTES.findall((ROOT / "README.md").read_text())
+    rows = [row for table in tables for row in table.strip().splitlines()[2:]]
+    assert rows
+    for row in rows:
+        name, *options = row.split("`")[-2].split()
+        known = {key for cell in experiments()[name].cells(Size.STANDARD) for key in cell.settings}
+        assert {option.partition("=")[0] for option in options[1::2]} <= known, row
+
+
+def test_a_cell_has_medians_and_ratios_in_one_table() -> None:
+    text = shown(five([1000, 2000, 3000, 4000, 5000], [2000] * 5))
+    assert "| figure | on | off | on / off |\n|---|---:|---:|---:|\n" in text
+    assert "| duration p99 | 3 s (1-5) | 2 s | 1.5x (0.5-2.5), within noise |" in text
+
+
+def test_what_is_skipped_or_failed_is_on_the_page_and_html_is_text() -> None:
+    hostile = "<script>alert(1)</script>"
     records: list[Record] = [
         *five([1] * 5, [2] * 5, of=cell(job=hostile)),
         trial(hostile, 0, {"p99_ms": 1.0}, cell(job="x")),
         SkipRecord(experiment="durations", variant="peer", reason=hostile),
-        FailureRecord(experiment="durations", settings={}, variant=hostile, pair=0, error=hostile),
+        FailureRecord(experiment="durations", settings={}, variant="on", pair=0, error="a\nb"),
     ]
-    found = read(records, [experiment(title=hostile, question=hostile)], session=hostile)
-    assert "script" not in {name for name, _ in found.elements}
-    assert found.text.count("alert(1)") >= 6
+    text = shown(records)
+    assert "<script" not in text and text.count("&lt;script>alert(1)") >= 3
+    assert "* peer: skipped, &lt;script>" in text and "* on, pair 1: FAILED, b" in text
 
 
-def test_it_needs_nothing_from_elsewhere_and_no_id_occurs_twice() -> None:
-    values = {"p99_ms": 1.0, "records_per_s": 7.0}
-    found = read([r for n in range(5) for r in pair(n, values, values)])
-    kinds = {name for name, _ in found.elements}
-    assert kinds.isdisjoint({"script", "link", "img", "iframe", "object", "embed", "base"})
-    for name, attributes in found.elements:
-        assert "src" not in attributes
-        target = attributes.get("href")
-        assert target is None or target.startswith("#") or name == "a"
-        assert not any(key.startswith("on") for key in attributes)
-    ids = [attributes["id"] for _, attributes in found.elements if "id" in attributes]
-    assert len(ids) == len(set(ids))
-    links = {a["href"] for _, a in found.elements if (a.get("href") or "").startswith("#")}
-    assert {link[1:] for link in links if link} <= set(ids)
-    (policy,) = (a["content"] for _, a in found.elements if a.get("http-equiv"))
-    assert policy is not None and policy.startswith("default-src 'none'")
-    headers = [a for name, a in found.elements if name == "th"]
-    assert headers and all(a.get("scope") for a in headers)
-    figures = [a for name, a in found.elements if name == "figure"]
-    assert figures and all(a.get("role") == "img" and a["aria-label"] for a in figures)
+def test_a_recorded_cell_needs_five_pairs_of_a_session_that_is_not_quick(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "tidelog_bench.report.answer.experiments", lambda: {"durations": experiment()}
+    )
+    trials = five([1] * 5, [2] * 5)
+    for day, size, records in ((1, "standard", trials), (2, "standard", trials[:8])):
+        record(tmp_path, day, size, records)
+    record(tmp_path, 3, "quick", trials)
+    (found,) = recorded(sorted(tmp_path.glob("*.jsonl"))).answers
+    assert found.session.session == "20260101T000000Z-standard"
 
 
-@pytest.mark.parametrize("known", experiments().values(), ids=lambda known: known.name)
-def test_every_experiment_there_is_has_something_to_draw_in_each_plot(known: Experiment) -> None:
-    figures = {figure.name: 1.0 for figure in known.figures}
-    for plot in known.plots:
-        assert set(plot.figures) <= figures.keys()
-    records = [
-        structs.replace(trial(variant, 0, figures, of), experiment=known.name)
-        for of in known.cells(Size.STANDARD)
-        for variant in of.variants
-    ]
-    assert list(plots(answer(known, loaded(records)))) == [plot.title for plot in known.plots]
-
-
-SHORT = cell(job="word-count", key_bytes=16)
-LONG = cell(job="word-count", key_bytes=200)
-
-
-def answered(records: Sequence[Record], planned: Sequence[object] = ()) -> Answer:
-    return answer(experiment(), loaded(records, planned))  # type: ignore[arg-type]
-
-
-def test_a_headline_spans_all_cells_and_says_where_they_disagree() -> None:
-    records = [*five([1] * 5, [2] * 5, of=SHORT), *five([4] * 5, [2, 2, 2, 2, 8], of=LONG)]
-    (line,) = answered(records).headlines
-    assert (line.ratio, line.figure.name) == ("on / off", "p99_ms")
-    assert (line.median, line.min, line.max) == (1.25, 0.5, 2.0)
-    assert (line.kind, line.says) == ("mixed", "1 better, 1 within noise")
-    (alike,) = answered(records[:10] + five([1] * 5, [3] * 5, of=LONG)).headlines
-    assert (alike.kind, alike.says) == ("better", "better in all 2 cells")
-    # There is none where nothing can be divided.
-    assert answered([trial("on", 0, {"p99_ms": 1.0})]).headlines == []
-    assert answered(pair(0, {"p99_ms": 1.0}, {"p99_ms": 0.0})).headlines == []
+def record(directory: Path, day: int, size: str, records: Sequence[Record]) -> None:
+    name = f"2026010{day}T000000Z-{size}"
+    first = session(session=name, started=f"2026-01-0{day}T00:00:00+00:00", size=size)  # type: ignore[arg-type]
+    for each in (first, *records):
+        append(directory / f"{name}.jsonl", each)
 
 
 SLOW, FAST = [20.0, 21.0, 22.0, 23.0, 24.0], [10.0, 11.0, 12.0, 13.0, 23.9]

@@ -1,8 +1,11 @@
-"""What sinks write to: a Kafka in memory."""
+"""What sinks write to: a Kafka in memory, and databases."""
+
+from pathlib import Path
 
 import pytest
 
 from tests.support.fake_kafka import FakeKafka
+from tests.unit.connectors.sinks.databases import Database
 
 
 @pytest.fixture
@@ -11,3 +14,16 @@ def fake_kafka(monkeypatch: pytest.MonkeyPatch) -> FakeKafka:
     kafka = FakeKafka()
     monkeypatch.setattr("tidelog.connectors.kafka.client.library", lambda: kafka.library)
     return kafka
+
+
+@pytest.fixture
+def lite(tmp_path: Path) -> Database:
+    return Database("sqlite", tmp_path / "words.db")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest) -> Database:
+    if request.param == "sqlite":
+        lite: Database = request.getfixturevalue("lite")
+        return lite
+    return Database("postgres", request.getfixturevalue("conninfo"))

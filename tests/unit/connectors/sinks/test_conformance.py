@@ -80,7 +80,7 @@ def test_what_a_subtask_left_that_is_no_more_is_committed_or_removed_by_its_succ
     hidden = out.hidden()
     for subtask in (0, 1):
         heir = SinkContext("job", "sink", subtask, 2, context(2).generation, "b")
-        out.sink().open(heir).recover([token for token in tokens[:1] if heir.answers_for(3)])
+        out.sink().open(heir).recover([token for token in tokens[:1] if heir.recovers_for(3)])
         if subtask == 0:
             assert (out.shown(), out.hidden()) == ([], hidden), "not its business"
     assert (out.shown(), out.hidden()) == ([1], 0)

@@ -111,7 +111,7 @@ def test_files_for_a_table_that_was_made_again_with_other_columns_are_an_error(
     lake.create(TABLE, **columns)
     for generation in (2, 3):
         writer = sink(lake).open(context(generation))
-        with pytest.raises(RestoreError, match=r"columns that .* has or had; found n long.*fork"):
+        with pytest.raises(RestoreError, match=r"columns that .* has or had; found n long.*clone"):
             writer.recover([transaction])
     assert lake.rows(TABLE) == []
 
@@ -142,7 +142,7 @@ def test_a_renamed_sink_commits_once_what_was_written_under_its_old_name(lake: L
     writer = sink(lake).open(context())
     first, second = pre_committed(writer), pre_committed(writer, 2, (3,))
     writer.commit(first)
-    renamed = replace(context(generation=2), name="other", retained=(first, second))
+    renamed = replace(context(generation=2), name="other", retained_transactions=(first, second))
     for _ in range(2):
         sink(lake).open(renamed).recover([first, second])
     assert (shown(lake), lake.announced(TABLE)) == ([1, 2, 3], [])

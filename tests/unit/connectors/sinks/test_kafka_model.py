@@ -176,7 +176,7 @@ class Start:
             )
             writer = sink.open(context)
             self.writers.append(writer)
-            writer.recover([t for owner, t in of.tokens if context.answers_for(owner)])
+            writer.recover([t for owner, t in of.tokens if context.recovers_for(owner)])
 
     def step(self, name: str) -> None:
         if not self.dead:

@@ -5,15 +5,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.support.iceberg import Lake
 from tests.support.pipelines import config, effects
-from tests.support.postgres import query
 from tests.unit.connectors.sinks.job import copying
 from tests.unit.connectors.sinks.outputs import KINDS, Output, output
 from tests.unit.connectors.sinks.test_held_starts import NUMBERS, Process, killed_behind
 from tidelog import JobRunner, RestoreFrom, SinkContext
-from tidelog.catalog.fork import Fork
-from tidelog.catalog.locate import parse_place
+from tidelog.catalog.clone import Clone
+from tidelog.catalog.locate import parse_checkpoint
 from tidelog.errors import FencedError
 from tidelog.ids import Generation
 from tidelog.storage.memory import MemoryStore
@@ -43,12 +41,12 @@ def check_fenced(out: Output, store: MemoryStore, seeds: Sequence[int]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_after_a_fork_that_keeps_the_output_the_old_store_is_fenced(
+def test_after_a_clone_that_keeps_the_output_the_old_store_is_fenced(
     kind: str, request: pytest.FixtureRequest
 ) -> None:
     out, old, new = output(kind, request), MemoryStore("memory://old"), MemoryStore("memory://new")
     killed(out, old)
-    asyncio.run(Fork(old, new, effects(), keep_transactions=True).run(None))
+    asyncio.run(Clone(old, new, effects(), keep_transactions=True).run(None))
     start(out, new, 5)
     check_fenced(out, old, (6, 7, 8))
     start(out, new, 9)
@@ -72,7 +70,7 @@ def test_a_job_goes_on_with_its_output_from_an_older_checkpoint_than_the_newest(
     out, old, new = output(kind, request), MemoryStore("memory://old"), MemoryStore("memory://new")
     process = killed_behind(Process(out, old, 1, retain=10), 7)
     process.discard()
-    start(out, new, 5, RestoreFrom(parse_place("3"), old, keep_output=True))
+    start(out, new, 5, RestoreFrom(parse_checkpoint("3"), old, keep_output=True))
     assert set(out.shown()) == set(ALL) and len(out.shown()) > len(ALL)
     with pytest.raises(FencedError, match="the newest"):
         start(out, old, 6)
@@ -103,25 +101,3 @@ def test_of_two_stores_with_the_same_generation_the_first_one_writes(
     opened("c", 5)
     with pytest.raises(FencedError, match=r"start 4-a.*found start 5-c"):
         opened("a")
-
-
-@pytest.mark.parametrize("kind", ["postgres", "iceberg"])
-def test_an_output_of_an_older_release_is_taken_over(
-    kind: str, request: pytest.FixtureRequest
-) -> None:
-    """Which recorded the generation of the start that writes, and no more."""
-    out = output(kind, request)
-    opened_by(out, 4, "a")
-    if kind == "postgres":
-        conninfo = request.getfixturevalue("conninfo")
-        query(conninfo, "ALTER TABLE _tidelog_writers DROP COLUMN attempt")
-    else:
-        table = Lake(request.getfixturevalue("tmp_path")).table("lake.numbers_0")
-        attempt = "tidelog.numbers/sink.attempt"
-        assert attempt in table.properties
-        table.transaction().remove_properties(attempt).commit_transaction()
-    with pytest.raises(FencedError, match=r"start 3-b .*found start 4, of"):
-        opened_by(out, 3, "b")
-    opened_by(out, 4, "b")
-    with pytest.raises(FencedError, match=r"start 4-a .*found start 4-b"):
-        opened_by(out, 4, "a")

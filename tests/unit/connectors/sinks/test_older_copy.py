@@ -30,7 +30,7 @@ from tidelog import (
 from tidelog.errors import ObjectNotFoundError
 from tidelog.storage.memory import MemoryStore
 
-MISSING = r"output of sink .*nothing of \d+ transactions, of the checkpoints .*tidelog fork"
+MISSING = r"output of sink .*nothing of \d+ transactions, of the checkpoints .*tidelog clone"
 
 
 class Numbers(PushSource):

@@ -15,9 +15,10 @@ from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.documentation import BLOCKS
 from tests.support.pipelines import config
 from tests.support.postgres import query
+from tests.unit.connectors.sinks.databases import COLUMNS, Database
 from tests.unit.connectors.sinks.job import context, copying
 from tests.unit.connectors.sinks.outputs import output
-from tests.unit.connectors.sinks.test_sql_sinks import COLUMNS, Database, pre_committed
+from tests.unit.connectors.sinks.test_sql_sinks import pre_committed
 from tidelog import JobResult, JobRunner, PostgresSink
 from tidelog.errors import (
     ConfigError,

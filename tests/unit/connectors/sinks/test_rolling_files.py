@@ -7,7 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import pytest
 
 from tests.support.clock import VirtualClock
@@ -35,7 +34,9 @@ def opened(
     **settings: Any,
 ) -> FilesWriter:
     known = replace(
-        context(generation), retained=tuple(retained), clock=clock or VirtualClock(auto=False)
+        context(generation),
+        retained_transactions=tuple(retained),
+        clock=clock or VirtualClock(auto=False),
     )
     return FileSink(directory, "text", **settings).open(known)
 
@@ -215,12 +216,3 @@ def test_a_disk_without_room_for_what_a_commit_appends_fails_the_checkpoint_befo
             writer.pre_commit(CheckpointId(2))
     committed(writer, 3, "c")
     assert output_lines(tmp_path) == ["a", "b", "c"]
-
-
-def test_a_transaction_of_an_older_release_gets_a_file_of_its_own(tmp_path: Path) -> None:
-    writer = opened(tmp_path)
-    (part,) = msgspec.msgpack.decode(pre_committed(writer, 1, "a"))
-    older = msgspec.msgpack.encode([part[:4]])
-    for generation in (2, 3):
-        opened(tmp_path, generation, retained=[older]).recover([older])
-        assert (visible(tmp_path), output_lines(tmp_path)) == ([COMPLETE], ["a"])

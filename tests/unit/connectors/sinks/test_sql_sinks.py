@@ -1,67 +1,16 @@
 """Sinks into tables: their columns, constraints and names, and what SQLite alone has."""
 
-import sqlite3
-from collections.abc import Mapping
-from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support import postgres
 from tests.unit.connectors.sinks import job
+from tests.unit.connectors.sinks.databases import COLUMNS, Database
 from tests.unit.connectors.sinks.job import context
-from tidelog import PostgresSink, Row, SqliteSink
-from tidelog.connectors.sql.postgres import TableNames
+from tidelog import Row
 from tidelog.errors import ObjectNotFoundError, RestoreError, StorageError, UserFunctionError
-
-COLUMNS = {"word": "text", "n": "bigint"}
-
-
-@dataclass(frozen=True)
-class Database:
-    """One of SQLite in a file, or one of a PostgreSQL server."""
-
-    kind: str
-    at: Any
-
-    def sink(self, table: str = "words", columns: Mapping[str, str] = COLUMNS) -> Any:
-        return (SqliteSink if self.kind == "sqlite" else PostgresSink)(self.at, table, columns)
-
-    def ask(self, sql: str) -> list[Any]:
-        if self.kind == "postgres":
-            return postgres.query(self.at, sql)
-        with closing(sqlite3.connect(self.at)) as connection:
-            rows = connection.execute(sql).fetchall()
-            connection.commit()
-            return rows
-
-    def shown(self) -> list[Any]:
-        order = "rowid" if self.kind == "sqlite" else "ctid"
-        return self.ask(f"SELECT word, n FROM words ORDER BY {order}")
-
-    @property
-    def pending(self) -> str:
-        return "_tidelog_pending" if self.kind == "sqlite" else TableNames("words", COLUMNS).pending
-
-    def staged(self) -> int:
-        return int(self.ask(f"SELECT count(*) FROM {self.pending}")[0][0])
-
-
-@pytest.fixture
-def lite(tmp_path: Path) -> Database:
-    return Database("sqlite", tmp_path / "words.db")
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def database(request: pytest.FixtureRequest) -> Database:
-    if request.param == "sqlite":
-        lite: Database = request.getfixturevalue("lite")
-        return lite
-    return Database("postgres", request.getfixturevalue("conninfo"))
-
 
 pre_committed = partial(job.pre_committed, usual=[("a", 1), ("b", 2)])
 

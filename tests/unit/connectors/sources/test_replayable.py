@@ -94,9 +94,9 @@ class Hours(SplitReader):
 class Few(Source):
     """Later hours come first: who takes time from some of the splits drops what the rest has."""
 
-    def __init__(self, at_once: int | None, *, blocking: bool) -> None:
-        self.at_once = at_once
-        self.blocking = self.prompt = blocking
+    def __init__(self, max_active_splits: int | None, *, blocking: bool) -> None:
+        self.max_active_splits = max_active_splits
+        self.blocking = self.reads_without_waiting = blocking
         self.opened: set[int] = set()
         self.most = 0
 
@@ -153,7 +153,7 @@ async def test_records_come_when_they_are_due() -> None:
 
 async def test_a_restored_split_goes_on_at_the_rate() -> None:
     clock = VirtualClock(auto=False)
-    reader = RateSource(10, limit=105, clock=clock).open("0", 100)
+    reader = RateSource(10, limit=105, clock=clock).open("0", (100, 1))
     assert reader.read() == []
     await clock.advance(0.25)
     assert reader.read() == [100, 101]
@@ -179,9 +179,8 @@ def test_a_restart_with_another_number_of_splits_is_refused(before: int, now: in
     assert sorted(sink.records) == list(range(200))
 
 
-@pytest.mark.parametrize("position", [1, (1, 2)])
-def test_numbers_of_a_split_that_is_no_more_are_not_made_twice(position: object) -> None:
-    """An older release stored how many records were read, and nothing of the splits."""
-    assert list(RateSource(None, splits=2, limit=9).open("1", position).read() or ()) == [3, 5, 7]
+def test_numbers_of_a_split_that_is_no_more_are_not_made_twice() -> None:
+    source = RateSource(None, splits=2, limit=9)
+    assert list(source.open("1", (1, 2)).read() or ()) == [3, 5, 7]
     with pytest.raises(RestoreError, match=r"split '2' of a RateSource; expected one of 2 splits"):
-        RateSource(None, splits=2, limit=9).open("2", position)
+        source.open("2", (1, 2))

@@ -166,5 +166,5 @@ def test_an_index_that_is_not_whole_is_refused_under_a_good_checksum(body: str) 
 
 
 def test_an_index_of_a_newer_format_is_refused_by_name() -> None:
-    with pytest.raises(FormatVersionError, match=r"commits/1.*format 3"):
-        read('{"format":3,"new":{}}')
+    with pytest.raises(FormatVersionError, match=r"commits/1.*format 2"):
+        read('{"format":2,"new":{}}')

@@ -1,4 +1,4 @@
-"""What verify, doctor, export and the data source say of a query is what a restarted Spark does."""
+"""What verify, check, export and the data source say of a query is what a restarted Spark does."""
 
 import json
 from collections.abc import Callable
@@ -90,17 +90,17 @@ def test_a_damaged_snapshot_is_doubtful_only_where_spark_has_another_way(tmp_pat
     assert "fall back" in str(report.problems[0].action)
 
 
-def test_doctor_follows_the_lineage_of_the_newest_versions(tmp_path: Path) -> None:
+def test_spark_check_follows_the_lineage_of_the_newest_versions(tmp_path: Path) -> None:
     store = of_newer_snapshots(tmp_path / "made")
     hurt = hurt_by(store.objects, snapshots_of(store, 9), missing)
-    failed = doctor(lay_out(tmp_path / "hurt", hurt))
+    failed = spark_check(lay_out(tmp_path / "hurt", hurt))
     assert set(failed) == {"restart"} and "no snapshot" in failed["restart"]
-    assert doctor(lay_out(tmp_path / "whole", store.objects)) == {}
+    assert spark_check(lay_out(tmp_path / "whole", store.objects)) == {}
 
 
-def doctor(directory: Path) -> dict[str, str]:
+def spark_check(directory: Path) -> dict[str, str]:
     """What the checks of a checkpoint find wrong."""
-    result = tidelog("spark", "doctor", directory, "--deep", "--json")
+    result = tidelog("spark", "check", directory, "--deep", "--json")
     findings: list[dict[str, Any]] = json.loads(result.stdout)["findings"]
     return {f["check"]: f["found"] for f in reversed(findings) if f["verdict"] == "fail"}
 
@@ -144,7 +144,7 @@ def test_what_spark_refuses_is_named_by_every_command(
     newest = max(verdicts(report))
     assert newest in unusable(report)
     directory = lay_out(tmp_path / "hurt", objects)
-    failed = doctor(directory)
+    failed = spark_check(directory)
     assert name in failed["restart"]
     exported = tidelog("spark", "export", directory, "--remove-log")
     assert exported.exit_code == 1 and name in exported.stderr
@@ -157,12 +157,12 @@ def test_without_any_commit_beside_state_nothing_can_be_restarted(
 ) -> None:
     objects = without(*(f"commits/{batch}" for batch in range(NEWEST + 1)))(query.objects)
     directory = lay_out(tmp_path / "hurt", objects)
-    assert "commits/6" in doctor(directory)["restart"]
+    assert "commits/6" in spark_check(directory)["restart"]
     refused = tidelog("verify", directory, "--engine", "local")
     assert refused.exit_code == 1 and "commits/6" in refused.stderr
     assert "stop the query" not in refused.stderr
     offsets = without(*(f"offsets/{batch}" for batch in range(NEWEST + 1)))(objects)
-    left = doctor(lay_out(tmp_path / "state alone", offsets))
+    left = spark_check(lay_out(tmp_path / "state alone", offsets))
     assert "offsets/" in left["restart"]
 
 

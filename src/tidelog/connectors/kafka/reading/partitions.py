@@ -124,7 +124,7 @@ def gone(
         expected="the message that the job is to read next",
         found=found,
         action="bring the topic back; or begin anew with what is there: give the source another "
-        "name, and allow the state of this one to be dropped (--allow-dropped-state)",
+        "name, and allow the state of this one to be dropped (--allow-non-restored-state)",
         retry_safe=False,
     )
 
@@ -177,7 +177,7 @@ class PartitionReader(SplitReader):
         return max(0, self.newest - self.position)
 
     @property
-    def behind(self) -> bool:  # type: ignore[override]  # computed here
+    def has_lag(self) -> bool:  # type: ignore[override]  # computed here
         return not self.at_newest
 
     @property
@@ -205,7 +205,7 @@ class PartitionReader(SplitReader):
         self._note_end()
         return None if self.at_end and not records else records
 
-    def notify(self, listener: Callable[[], None]) -> None:
+    def set_listener(self, listener: Callable[[], None]) -> None:
         self._listener = listener
 
     def close(self) -> None:

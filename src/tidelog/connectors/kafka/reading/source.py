@@ -75,7 +75,7 @@ class KafkaSource(Source):
     """
 
     new_split_position = EARLIEST
-    splits_grow = True
+    resumes_ended_splits = True
 
     @typed
     def __init__(
@@ -186,7 +186,7 @@ class KafkaSource(Source):
         start = self._starts.get(partition, EARLIEST) if position is None else position
         return self._consumer.open(partition, start, end)
 
-    def checkpointed(self, positions: Mapping[str, Any]) -> None:
+    def on_checkpoint_complete(self, positions: Mapping[str, Any]) -> None:
         if self._group is None or self._consumer is None:
             return
         offsets = {

@@ -18,10 +18,11 @@ from tidelog.connectors.kafka.writing.producing import Outbox
 from tidelog.connectors.kafka.writing.staging import StagedRange, StagingStart, own_ranges, wrapped
 from tidelog.connectors.kafka.writing.staging_topics import StagingTopics
 from tidelog.connectors.kafka.writing.topics import Targets
+from tidelog.connectors.transactions import TransactionId
 from tidelog.errors import require
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
-from tidelog.runtime.user_code import each
+from tidelog.runtime.user_code import map_lazily
 
 _FIXED: Final = {
     **dict.fromkeys(("acks", "enable.idempotence", "message.timeout.ms"), "exactly_once="),
@@ -140,7 +141,7 @@ class DirectWriter(_OutboxWriter):
 
     def write(self, records: Sequence[Any]) -> None:
         """Send records; raises UserFunctionError for one that does not fit."""
-        messages = each(self._sink.messages.of, records)
+        messages = map_lazily(self._sink.messages.of, records)
         if self._sink.messages.one_place:
             for message in messages:
                 self._outbox.add(message)
@@ -196,7 +197,7 @@ class KafkaStagingWriter(_OutboxWriter):
             elif not self._topics.was_moved(staged):
                 self._mover(self._context.subtask).move(staged)  # raises what is to be done
         numbers = {staged.partition for staged in pending}
-        answered = set(filter(self._context.answers_for, range(self._partitions)))
+        answered = set(filter(self._context.recovers_for, range(self._partitions)))
         for partition in sorted(numbers | answered):
             # What is staged after this was staged by a successor.
             end = self._topics.end(self._topics.staging, partition)
@@ -212,7 +213,7 @@ class KafkaStagingWriter(_OutboxWriter):
 
     def write(self, records: Sequence[Any]) -> None:
         """Send records to the staging topic; raises UserFunctionError for one that does not fit."""
-        for message in each(self._sink.messages.of, records):
+        for message in map_lazily(self._sink.messages.of, records):
             self._targets.admit(message)
             partition = self._context.subtask
             staged = wrapped(message, self._start, self._staged, self._topics.staging, partition)
@@ -243,7 +244,10 @@ class KafkaStagingWriter(_OutboxWriter):
         staged = self._decoded(transaction)
         mover = self._mover(staged.partition)
         mover.move(staged)
-        if self._context.retained is not None and staged.partition == self._context.subtask:
+        if (
+            self._context.retained_transactions is not None
+            and staged.partition == self._context.subtask
+        ):
             mover.cut(staged.end, self._referenced)
 
     def close(self) -> None:
@@ -268,17 +272,16 @@ class KafkaStagingWriter(_OutboxWriter):
 
     def _check_complete(self, partition: int) -> None:
         """Whether the topics have what was moved: a copy of an earlier day lacks some of it."""
-        if self._context.retained is not None:
-            sink, lacks = self._context.name, self._mover(partition).lacks
-            tokens.check_there(
-                staged.id(sink, checkpoint)
-                for token, checkpoint in self._context.settled.items()
-                for staged in own_ranges(self._topics.staging, partition, [token])
-                if lacks(staged)
-            )
+        if self._context.retained_transactions is not None:
+            mover, absent = self._mover(partition), list[TransactionId]()
+            for token, checkpoint in self._context.committed_transactions.items():
+                for staged in own_ranges(self._topics.staging, partition, [token]):
+                    if mover.lacks(staged):
+                        absent.append(staged.id(self._context.name, checkpoint))
+            tokens.check_there(absent)
 
     def _remove_left_over(self, partition: int, end: int, transactions: Sequence[bytes]) -> None:
-        retained = self._context.retained
+        retained = self._context.retained_transactions
         if retained is None:
             return
         ranges = own_ranges(self._topics.staging, partition, (*retained, *transactions))

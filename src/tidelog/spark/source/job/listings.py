@@ -2,7 +2,7 @@
 
 Invariants: for view `checkpoints` a slot that cannot be read is a row that says why; for the others
 it is an error, since its references are unknown. What a running job drops meanwhile has no row. An
-orphan is what `tidelog sweep` would delete, by the same rule. A footer is used only after its
+orphan is what `tidelog gc` would delete, by the same rule. A footer is used only after its
 checksum has passed; what only the headers of blocks say costs reading them all, so that is done for
 the columns that need it alone.
 """
@@ -21,7 +21,7 @@ from tidelog.changelog.block import CODEC_ZSTD, Block, BlockKind, newer, open_bl
 from tidelog.changelog.segment import HEADER_BYTES, Entry, read_footer
 from tidelog.checkpoint.manifest import Checkpoint, SubtaskState
 from tidelog.checkpoint.manifest import Entry as SlotEntry
-from tidelog.checkpoint.retention import checkpoint_objects, sweepable
+from tidelog.checkpoint.retention import checkpoint_objects, collectable
 from tidelog.checkpoint.slots import list_slots, read_slot
 from tidelog.errors import CorruptObjectError, FormatVersionError, ObjectNotFoundError
 from tidelog.ids import Slot
@@ -37,7 +37,7 @@ async def plan_checkpoints(store: ObjectStore, request: ReadRequest) -> Sequence
     return [
         Listing(partial(_slot_rows, slot, size), size, may_vanish=True)
         for slot, size in sizes.items()
-        if request.options.filter.accepts(slot=slot)
+        if request.options.filter.accepts(checkpoint=slot)
     ]
 
 
@@ -46,7 +46,7 @@ async def _slot_rows(slot: Slot, size: int, store: ObjectStore) -> list[Row]:
         return [_slot_row(await read_slot(store, slot), size)]
     except (CorruptObjectError, FormatVersionError) as error:
         unreadable = {"kind": "unreadable", "error": str(error)}
-        return [{**unreadable, "slot": slot, "manifest_bytes": size}]
+        return [{**unreadable, "checkpoint": slot, "manifest_bytes": size}]
 
 
 def _slot_row(entry: SlotEntry, size: int) -> Row:
@@ -114,7 +114,7 @@ def _with_slots(inventory: Inventory, present: Collection[Slot]) -> Inventory:
 
 def kind_of(name: str) -> str:
     if object_names.slot_of(name) is not None:
-        return "slot"
+        return "checkpoint"
     if object_names.generation_of(name) is None:
         return "other"
     return _OBJECT_KINDS[name.partition("/")[0] + "/"]
@@ -131,7 +131,7 @@ def _orphans(
     generation = inventory.slots.generation
     if generation is None:
         return orphans
-    garbage, _ = sweepable((info.name for info in infos), users.keys(), generation)
+    garbage, _ = collectable((info.name for info in infos), users.keys(), generation)
     return orphans | dict.fromkeys(garbage, True)
 
 
@@ -141,7 +141,6 @@ _BLOCK_KINDS: Final = {
     int(BlockKind.METADATA): "metadata",
     int(BlockKind.SPARK_CHANGELOG): "spark-changelog",
     int(BlockKind.IN_FLIGHT): "in-flight",
-    int(BlockKind.IN_FLIGHT_RECORDS): "in-flight",
 }
 
 _Reader = Callable[[ObjectStore, str, int], Coroutine[Any, Any, list[Row]]]

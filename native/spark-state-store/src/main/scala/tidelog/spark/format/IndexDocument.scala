@@ -38,8 +38,7 @@ final case class IndexDocument(
   * looked at before checksum and version have passed.
   */
 object IndexDocument {
-  // 1 without segments that lie in commits, which older releases do not know.
-  private[format] val Format = 2
+  private[format] val Format = 1
   private[format] val Kind = "spark-index"
   private[format] val json = new JsonFactory
 
@@ -94,8 +93,7 @@ object IndexDocument {
     out.writeStartObject() // keys are sorted
     array(out, "changelogs", document.entries.sortBy(_.name))(writeEntry(out, _, numbers))
     out.writeNumberField("first", document.first)
-    val format = if (document.segments.keysIterator.exists(ObjectNames.isInCommit)) Format else 1
-    out.writeNumberField("format", format)
+    out.writeNumberField("format", Format)
     out.writeStringField("kind", Kind)
     out.writeNumberField("last", document.last)
     array(out, "segments", segments) { case (name, bytes) =>

@@ -69,7 +69,7 @@ object Golden {
   val Files: Map[String, Array[Byte]] = Map(
     "spark_segment_v1.bin" -> Segment,
     "spark_commit_v1.txt" -> CommitFile.withIndex(SparkLines.getBytes(UTF_8), Commit),
-    "spark_commit_v2.txt" -> CommitFile.withSegment(
+    "spark_commit_segment_v1.txt" -> CommitFile.withSegment(
       CommitFile.withIndex(SparkLines.getBytes(UTF_8), CommitWithSegment), SegmentInCommit),
     "spark_roll_up_v1.json" -> IndexDocument.write(RollUp).getBytes(UTF_8))
 }

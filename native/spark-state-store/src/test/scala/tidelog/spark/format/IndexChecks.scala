@@ -37,7 +37,7 @@ private[format] final class IndexChecks(checks: Checks, commit: String, rollUp: 
       refused("commits/11")(IndexDocument.read(line + line, "commits/11"))
     }
     checks.check("an index of a newer format is refused by name") {
-      refused("commits/11; expected document format")(read("""{"format":3,"new":{}}"""))
+      refused("commits/11; expected document format")(read("""{"format":2,"new":{}}"""))
     }
     checks.check("fields of a later release do no harm") {
       val body = """{"changelogs":[["0/1",2,"a",9,[[0,44,99,7]],8]],"extra":1,"first":1,""" +

@@ -1,4 +1,4 @@
-"""A running job is forked: both go on, and neither disturbs the other."""
+"""A running job is cloned: both go on, and neither disturbs the other."""
 
 import json
 from pathlib import Path
@@ -16,39 +16,39 @@ TRIES = 5
 
 
 @pytest.mark.parametrize("place", more_in_depth(["one disk"], ["one disk", "S3"]))
-def test_a_job_and_its_fork_both_count_every_word_right(
+def test_a_job_and_its_clone_both_count_every_word_right(
     tmp_path: Path, place: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target = str(tmp_path / "fork" / "store")
+    target = str(tmp_path / "clone" / "store")
     if place == "S3":
         moto: S3Server = request.getfixturevalue("moto")
-        target = moto.url("forked")
+        target = moto.url("cloned")
         for name, text in moto.env.items():
             monkeypatch.setenv(name, text)
     run = Run(tmp_path / "origin", JOB, ("--retain", "20"))
     expected = write_words(run, LINES)
     with killed_at_last(run.start()) as process:
         wait_until(lambda: run.slots() >= 5, process)
-        forked = fork(f"{run.store}@latest", target)
-        assert ("0 objects of 0 B shared" in forked) == (place == "S3")
+        cloned = clone(f"{run.store}@latest", target)
+        assert ("0 objects of 0 B shared" in cloned) == (place == "S3")
         run.release()
         done = run.end(process)
         assert done.returncode == 0, done.stderr
-    branch = Run(tmp_path / "fork", JOB, store=target)
+    branch = Run(tmp_path / "clone", JOB, store=target)
     branch.input = run.input
     branch.release()
     result = json.loads(branch.finish_here("--json").stdout.splitlines()[-1])
-    assert f"slot {result['restored_slot']} of" in forked
+    assert f"checkpoint {result['restored_checkpoint']} of" in cloned
     for each in (run, branch):
         assert each.counts() == expected
     assert tidelog("inspect", run.store, "--deep").exit_code == 0
 
 
-def fork(origin: str, target: str) -> str:
-    """Fork; tried again when the slot went meanwhile, as the message says."""
+def clone(origin: str, target: str) -> str:
+    """Clone; tried again when the checkpoint went meanwhile, as the message says."""
     for _ in range(TRIES):
-        done = tidelog("fork", origin, target)
+        done = tidelog("clone", origin, target)
         if done.exit_code == 0:
             return done.stdout
-        assert "fork a newer slot" in done.stderr or "no such" in done.stderr, done.stderr
-    raise AssertionError("every slot went before it was forked")
+        assert "clone a newer checkpoint" in done.stderr or "no such" in done.stderr, done.stderr
+    raise AssertionError("every checkpoint went before it was cloned")

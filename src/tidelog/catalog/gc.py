@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tidelog.catalog.inventory import Inventory, read_inventory
 from tidelog.catalog.locate import CheckpointName
 from tidelog.checkpoint.manifest import Savepoint
-from tidelog.checkpoint.retention import sweepable
+from tidelog.checkpoint.retention import collectable
 from tidelog.concurrency import Progress, gather_bounded, no_progress
 from tidelog.errors import ObjectNotFoundError, RestoreError
 from tidelog.ids import Generation, Slot
@@ -21,17 +21,17 @@ from tidelog.storage.port import ObjectInfo, ObjectStore
 
 
 @dataclass(frozen=True, slots=True)
-class SweepPlan:
-    """What a sweep would do."""
+class GarbagePlan:
+    """What a garbage collection would delete."""
 
     generation: Generation
-    """The newest generation; a sweep leaves its objects to its job."""
+    """The newest generation; its objects belong to its job."""
     garbage: tuple[ObjectInfo, ...]
     undecided: tuple[ObjectInfo, ...]
     """Objects of the newest generation that nothing names: garbage, or about to be named."""
 
 
-async def plan_sweep(store: ObjectStore, progress: Progress = no_progress) -> SweepPlan:
+async def plan_gc(store: ObjectStore, progress: Progress = no_progress) -> GarbagePlan:
     """Decide what is garbage; deletes nothing.
 
     Raises RestoreError when a slot or descriptor cannot be read, ObjectNotFoundError when the
@@ -44,27 +44,27 @@ async def plan_sweep(store: ObjectStore, progress: Progress = no_progress) -> Sw
     }
     for name, error in sorted(broken.items()):
         raise RestoreError(
-            f"sweep: the references of object {name} are unknown",
+            f"garbage collection: the references of object {name} are unknown",
             expected=error.expected,
             found=error.found,
             action="nothing was deleted; see what `tidelog inspect URL` says of it, bring it back "
             "from a backup; or, when the job has completed a newer checkpoint, delete the objects "
-            "checkpoints/... of the slots that it makes unusable; then sweep again",
+            "checkpoints/... of those that it makes unusable; then run `tidelog gc` again",
         )
     generation = inventory.slots.generation
     assert generation is not None, "every slot that can be read names its generation"
     checkpoints = inventory.slots.checkpoints.values()
     references = {need.name for checkpoint in checkpoints for need in inventory.needs(checkpoint)}
-    garbage, undecided = sweepable(inventory.sizes, references, generation)
-    return SweepPlan(generation, _infos(inventory, garbage), _infos(inventory, undecided))
+    garbage, undecided = collectable(inventory.sizes, references, generation)
+    return GarbagePlan(generation, _infos(inventory, garbage), _infos(inventory, undecided))
 
 
 async def delete_garbage(
-    store: ObjectStore, plan: SweepPlan, progress: Progress = no_progress
+    store: ObjectStore, plan: GarbagePlan, progress: Progress = no_progress
 ) -> None:
     """Delete a plan's garbage; an object that is gone already counts as deleted.
 
-    Raises what the store raises; the sweep can be repeated.
+    Raises what the store raises; a retry is safe.
     """
     await gather_bounded((info.name for info in plan.garbage), store.delete, progress)
 
@@ -98,7 +98,7 @@ def plan_drop(inventory: Inventory, checkpoint: CheckpointName) -> DropPlan:
         ):
             if not isinstance(entry, Savepoint):
                 raise RestoreError(
-                    f"slot {slot}",
+                    f"checkpoint {slot}",
                     expected="a savepoint",
                     found="a checkpoint, which the job drops in time",
                     action="choose a savepoint that `tidelog checkpoints list URL` shows",
@@ -107,7 +107,7 @@ def plan_drop(inventory: Inventory, checkpoint: CheckpointName) -> DropPlan:
                 raise RestoreError(
                     f"savepoint {entry.name!r}",
                     expected="a newer checkpoint, which the next start could resume from",
-                    found=f"none newer than its slot {entry.slot}: without it output that is "
+                    found=f"none newer than it, checkpoint {entry.slot}: without it output that is "
                     "committed would come again",
                     action="drop it when the job has completed another checkpoint; nothing was "
                     "deleted",
@@ -116,7 +116,7 @@ def plan_drop(inventory: Inventory, checkpoint: CheckpointName) -> DropPlan:
     for slot, error in inventory.slots.unreadable.items():
         if checkpoint == slot or isinstance(checkpoint, str):  # it may be the one of that name
             raise RestoreError(
-                f"slot {slot}",
+                f"checkpoint {slot}",
                 expected=f"a savepoint that can be read, with {error.expected}",
                 found=error.found,
                 action=f"bring object {object_names.checkpoint(slot)} back from a backup; or, "
@@ -125,7 +125,7 @@ def plan_drop(inventory: Inventory, checkpoint: CheckpointName) -> DropPlan:
     raise ObjectNotFoundError(
         f"savepoint {checkpoint}",
         expected="one of this store",
-        found="none of that name or slot",
+        found="none of that name or number",
         action="choose one that `tidelog checkpoints list URL` shows",
     )
 

@@ -1,4 +1,4 @@
-"""Static checks of `tidelog spark doctor`: do a query's settings, its file system and the installed
+"""Static checks of `tidelog spark check`: do a query's settings, its file system and the installed
 Spark give the guarantees of the plug-in?
 
 Invariants: nothing is started, written or contacted; `check_settings` is a pure function. Settings

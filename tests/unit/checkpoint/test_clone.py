@@ -1,4 +1,4 @@
-"""A fork goes on from its checkpoint, and neither store ever needs the other."""
+"""A clone goes on from its checkpoint, and neither store ever needs the other."""
 
 import asyncio
 from collections import Counter
@@ -33,7 +33,7 @@ from tests.support.pipelines import (
 )
 from tidelog import Job, Savepoint, SinkContext, SinkWriter
 from tidelog.catalog.audit import audit
-from tidelog.catalog.fork import Fork, Forked
+from tidelog.catalog.clone import Clone, CloneResult
 from tidelog.catalog.locate import CheckpointName
 from tidelog.checkpoint.manifest import SavepointFormat
 from tidelog.errors import (
@@ -56,14 +56,14 @@ TEXT = words(2, 60)
 SLOTS = checkpoints(usual())
 
 
-def fork(
+def clone(
     origin: ObjectStore,
     target: ObjectStore,
     place: CheckpointName = None,
     *,
     keep_transactions: bool = False,
-) -> Forked:
-    made = Fork(origin, target, effects(), keep_transactions=keep_transactions)
+) -> CloneResult:
+    made = Clone(origin, target, effects(), keep_transactions=keep_transactions)
     return asyncio.run(made.run(place))
 
 
@@ -82,25 +82,25 @@ def saved_in(store: ObjectStore, form: SavepointFormat = "native", at: float = 9
     return int(acted_on(job, store, act, at=at, settings=settings)[1].slot)
 
 
-def test_no_fork_is_made_where_another_store_has_its_log(tmp_path: Path) -> None:
-    fork(
+def test_no_clone_is_made_where_another_store_has_its_log(tmp_path: Path) -> None:
+    clone(
         store_of(usual()),
-        open_store(str(tmp_path / "other"), effects(), log_url=str(tmp_path / "log")),
+        open_store(str(tmp_path / "other"), effects=effects(), log_url=str(tmp_path / "log")),
     )
     before = files(tmp_path / "log")
     with pytest.raises(ConfigError, match=r"not the log of another store; .*the log of .*other"):
-        fork(store_of(usual()), open_store(str(tmp_path / "log"), effects()))
+        clone(store_of(usual()), open_store(str(tmp_path / "log"), effects=effects()))
     assert files(tmp_path / "log") == before
 
 
 @pytest.mark.parametrize("slot", SLOTS)
-def test_a_fork_of_any_retained_slot_goes_on_from_it(slot: int) -> None:
-    target = MemoryStore("memory://fork")
-    forked = fork(store_of(usual()), target, Slot(slot))
-    assert forked.checkpoint.slot == slot
+def test_a_clone_of_any_retained_slot_goes_on_from_it(slot: int) -> None:
+    target = MemoryStore("memory://clone")
+    cloned = clone(store_of(usual()), target, Slot(slot))
+    assert cloned.checkpoint.slot == slot
     assert {n for n in contents(target) if object_names.slot_of(n) is None} == objects_of(slot)
     assert problems(target) == []
-    assert finish(target).restored_slot == slot
+    assert finish(target).restored_checkpoint == slot
 
 
 @pytest.mark.parametrize("slot", SLOTS)
@@ -108,7 +108,7 @@ def test_what_a_slot_restores_is_what_had_been_counted_then(slot: int, tmp_path:
     """Positions and counts of one slot, read as rows: the counts of just what lies before them."""
     store = lay_out(tmp_path / "store", usual())
     result = tidelog(
-        "restore", store, "--slot", str(slot), "--to", tmp_path / "to", "--format", "jsonl"
+        "restore", store, "--checkpoint", str(slot), "--to", tmp_path / "to", "--format", "jsonl"
     )
     assert result.exit_code == 0, result.output
     counts, positions = rows_of(tmp_path / "to")
@@ -128,7 +128,7 @@ def rows_of(directory: Path) -> tuple[Counter[str], dict[str, int]]:
 
 def test_the_origin_is_only_read() -> None:
     origin = SteerableStore(store_of(usual()))
-    fork(origin, MemoryStore("memory://fork"), Slot(SLOTS[0]))
+    clone(origin, MemoryStore("memory://clone"), Slot(SLOTS[0]))
     assert {operation for operation, _ in origin.calls} <= {"get", "list"}
 
 
@@ -138,10 +138,10 @@ def test_a_savepoint_is_found_by_its_name_below_a_damaged_slot(damage: Damage) -
     slot = saved_in(store, at=3.2)
     newest = max(name for name in contents(store) if name.startswith("checkpoints/"))
     hurt = store_of(damaged(contents(store), newest, damage))
-    forked = fork(hurt, MemoryStore("memory://fork"), "before-it")
-    assert forked.checkpoint.slot == slot
+    cloned = clone(hurt, MemoryStore("memory://clone"), "before-it")
+    assert cloned.checkpoint.slot == slot
     with pytest.raises(CorruptObjectError, match=newest):
-        fork(hurt, MemoryStore("memory://other"), "gone")
+        clone(hurt, MemoryStore("memory://other"), "gone")
 
 
 class TestOnOneDisk:
@@ -152,32 +152,34 @@ class TestOnOneDisk:
         return lay_out(tmp_path / "origin", usual())
 
     def test_shared_objects_take_no_room(self, origin: Path, tmp_path: Path) -> None:
-        forked = fork(local(origin), local(tmp_path / "fork"))
-        assert (forked.shared, forked.copied) == (len(objects_of(SLOTS[-1])), 0)
+        cloned = clone(local(origin), local(tmp_path / "clone"))
+        assert (cloned.shared, cloned.copied) == (len(objects_of(SLOTS[-1])), 0)
         for name in objects_of(SLOTS[-1]):
-            assert (tmp_path / "fork" / name).samefile(origin / name)
+            assert (tmp_path / "clone" / name).samefile(origin / name)
 
-    def test_a_fork_has_its_log_in_another_store(self, origin: Path, tmp_path: Path) -> None:
-        target = open_store(str(tmp_path / "fork"), effects(), log_url=str(tmp_path / "log"))
-        forked = fork(local(origin), target)
+    def test_a_clone_has_its_log_in_another_store(self, origin: Path, tmp_path: Path) -> None:
+        target = open_store(
+            str(tmp_path / "clone"), effects=effects(), log_url=str(tmp_path / "log")
+        )
+        cloned = clone(local(origin), target)
         segments = {n for n in objects_of(SLOTS[-1]) if n.startswith(object_names.SEGMENTS)}
         assert segments and all((tmp_path / "log" / name).is_file() for name in segments)
-        assert forked.copied == len(segments)
+        assert cloned.copied == len(segments)
         assert problems(target) == []
 
-    def test_the_fork_lives_on_when_its_origin_is_gone(self, origin: Path, tmp_path: Path) -> None:
-        fork(local(origin), local(tmp_path / "fork"))
+    def test_the_clone_lives_on_when_its_origin_is_gone(self, origin: Path, tmp_path: Path) -> None:
+        clone(local(origin), local(tmp_path / "clone"))
         for path in sorted(origin.rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
-        finish(local(tmp_path / "fork"))
+        finish(local(tmp_path / "clone"))
 
-    def test_the_origin_stays_what_it_was_whatever_the_fork_deletes(
+    def test_the_origin_stays_what_it_was_whatever_the_clone_deletes(
         self, origin: Path, tmp_path: Path
     ) -> None:
-        fork(local(origin), local(tmp_path / "fork"))
-        finish(local(tmp_path / "fork"), settings(retain=1))
-        left = set(files(tmp_path / "fork"))
-        assert objects_of(SLOTS[-1]) - left, "the fork was meant to delete something shared"
+        clone(local(origin), local(tmp_path / "clone"))
+        finish(local(tmp_path / "clone"), settings(retain=1))
+        left = set(files(tmp_path / "clone"))
+        assert objects_of(SLOTS[-1]) - left, "the clone was meant to delete something shared"
         assert files(origin) == dict(usual())
         finish(local(origin))
 
@@ -193,9 +195,9 @@ class TestOnOneDisk:
             link(path, target)
 
         monkeypatch.setattr(Path, "hardlink_to", refuse)
-        forked = fork(local(origin), local(tmp_path / "fork"))
-        assert (forked.shared, forked.copied) == (0, len(objects_of(SLOTS[-1])))
-        finish(local(tmp_path / "fork"))
+        cloned = clone(local(origin), local(tmp_path / "clone"))
+        assert (cloned.shared, cloned.copied) == (0, len(objects_of(SLOTS[-1])))
+        finish(local(tmp_path / "clone"))
 
 
 def local(directory: Path) -> LocalStore:
@@ -203,18 +205,18 @@ def local(directory: Path) -> LocalStore:
 
 
 @pytest.mark.parametrize("nth", range(1, 12))
-def test_a_fork_cut_short_has_no_checkpoint_and_the_next_try_finishes_it(nth: int) -> None:
-    inner = MemoryStore("memory://fork")
+def test_a_clone_cut_short_has_no_checkpoint_and_the_next_try_finishes_it(nth: int) -> None:
+    inner = MemoryStore("memory://clone")
     target = SteerableStore(inner)
     operation = "put" if nth <= 6 else "create"
     target.fail(Failure(operation, nth=nth if nth <= 6 else nth - 6))
     try:
-        fork(store_of(usual()), target)
+        clone(store_of(usual()), target)
     except StoreUnreachableError:
         assert checkpoints(contents(inner)) == []
     else:
         assert nth > 8, "there are more writes than that"
-    fork(store_of(usual()), inner)
+    clone(store_of(usual()), inner)
     assert problems(inner) == []
     finish(inner)
 
@@ -223,16 +225,16 @@ def test_a_store_in_use_is_no_target() -> None:
     target = store_of(usual())
     before = contents(target)
     with pytest.raises(ConfigError, match="expected an empty store"):
-        fork(store_of(usual()), target, Slot(SLOTS[0]))
+        clone(store_of(usual()), target, Slot(SLOTS[0]))
     assert contents(target) == before
 
 
 @pytest.mark.parametrize("harm", [missing, flipped, truncated])
-def test_a_table_file_that_is_not_intact_stops_the_fork(harm: Damage) -> None:
+def test_a_table_file_that_is_not_intact_stops_the_clone(harm: Damage) -> None:
     name = next(n for n in sorted(objects_of(SLOTS[-1])) if n.startswith(object_names.TABLES))
-    target = MemoryStore("memory://fork")
+    target = MemoryStore("memory://clone")
     with pytest.raises((RestoreError, CorruptObjectError), match=name):
-        fork(store_of(damaged(usual(), name, harm)), target)
+        clone(store_of(damaged(usual(), name, harm)), target)
     assert checkpoints(contents(target)) == []
 
 
@@ -273,11 +275,11 @@ class TestOutput:
         job.source(NUMBERS).map(lambda n: n, name="copy").sink(sink)
         start(job, store, settings(parallelism=1), seed=5)
 
-    def test_it_is_the_origins_and_the_forks_output_begins_behind_it(
+    def test_it_is_the_origins_and_the_clones_output_begins_behind_it(
         self, origin: MemoryStore, outside: Outside
     ) -> None:
-        target, elsewhere = MemoryStore("memory://fork"), Outside()
-        fork(origin, target)
+        target, elsewhere = MemoryStore("memory://clone"), Outside()
+        clone(origin, target)
         self.start(target, elsewhere)
         self.start(origin, outside)
         assert sorted(outside.records) == list(range(ALL))
@@ -285,30 +287,30 @@ class TestOutput:
         assert behind == list(range(ALL - len(behind), ALL))
         assert 0 < len(behind) < ALL
 
-    def test_a_fork_that_goes_on_with_the_output_commits_it(
+    def test_a_clone_that_goes_on_with_the_output_commits_it(
         self, origin: MemoryStore, outside: Outside
     ) -> None:
-        target = MemoryStore("memory://fork")
-        fork(origin, target, keep_transactions=True)
+        target = MemoryStore("memory://clone")
+        clone(origin, target, keep_transactions=True)
         self.start(target, outside)
         assert sorted(outside.records) == list(range(ALL))
         assert outside.prepared == {}
 
 
 @pytest.mark.parametrize("form", ["native", "canonical"])
-def test_a_savepoint_is_forked_by_its_name(form: SavepointFormat) -> None:
-    """A native one is a checkpoint like any other in the fork; a canonical one says what it is."""
-    origin, target, sink = MemoryStore("memory://origin"), MemoryStore("memory://fork"), Outside()
+def test_a_savepoint_is_cloned_by_its_name(form: SavepointFormat) -> None:
+    """A native one is a checkpoint like any other in the clone; a canonical one says what it is."""
+    origin, target, sink = MemoryStore("memory://origin"), MemoryStore("memory://clone"), Outside()
     saved_in(origin, form)
     assert problems(origin) == []
-    forked = fork(origin, target, "before-it")
-    assert isinstance(forked.checkpoint, Savepoint) == (form == "canonical")
+    cloned = clone(origin, target, "before-it")
+    assert isinstance(cloned.checkpoint, Savepoint) == (form == "canonical")
     assert problems(target) == []
     result = run(word_count(TEXT, sink), target, config(retain=1), seed=2)
-    assert result.restored_slot == forked.checkpoint.slot
+    assert result.restored_checkpoint == cloned.checkpoint.slot
     assert sorted(sink.records) == sorted(Counter(TEXT.records).items())
     kept = checkpoints(contents(target))
-    assert (forked.checkpoint.slot in kept) == (form == "canonical")
+    assert (cloned.checkpoint.slot in kept) == (form == "canonical")
 
 
 def test_commands_that_read_a_checkpoint_take_the_name_of_a_savepoint(tmp_path: Path) -> None:
@@ -319,23 +321,23 @@ def test_commands_that_read_a_checkpoint_take_the_name_of_a_savepoint(tmp_path: 
         to = tmp_path / named
         commands = [
             ("checkpoints", "show", store, named),
-            ("restore", store, "--slot", named, "--to", to, "--format", "jsonl"),
-            ("verify", store, "--slot", named, "--engine", "local"),
-            ("log", store, "--slot", named, "--limit", "1"),
+            ("restore", store, "--checkpoint", named, "--to", to, "--format", "jsonl"),
+            ("verify", store, "--checkpoint", named, "--engine", "local"),
+            ("log", store, "--checkpoint", named, "--limit", "1"),
         ]
         for command in commands:
             shown = tidelog(*command)
             assert shown.exit_code == 0, shown.output
     assert rows_of(tmp_path / "before-it") == rows_of(tmp_path / str(slot))
     assert sum(rows_of(tmp_path / str(slot))[0].values()) < len(TEXT.records)
-    unknown = tidelog("restore", store, "--slot", "after-it", "--to", tmp_path / "none")
+    unknown = tidelog("restore", store, "--checkpoint", "after-it", "--to", tmp_path / "none")
     assert unknown.exit_code == 1 and "one of before-it" in unknown.stderr
 
 
-def test_two_forks_and_their_origin_go_three_ways(tmp_path: Path) -> None:
+def test_two_clones_and_their_origin_go_three_ways(tmp_path: Path) -> None:
     origin = lay_out(tmp_path / "origin", usual())
     for name, slot in [("a", SLOTS[0]), ("b", SLOTS[-1])]:
-        assert tidelog("fork", f"{origin}@{slot}", tmp_path / name).exit_code == 0
+        assert tidelog("clone", f"{origin}@{slot}", tmp_path / name).exit_code == 0
     for directory in (tmp_path / "b", origin, tmp_path / "a"):
         sink = Outside()
         start(counting(sink), local(directory), settings(retain=1), seed=4)

@@ -1,4 +1,4 @@
-"""The static checks of `tidelog spark doctor`: what is refused, and which setting to change.
+"""The static checks of `tidelog spark check`: what is refused, and which setting to change.
 
 What all commands of `tidelog spark` promise: a cheap --help, documented JSON, no pyspark.
 """
@@ -15,7 +15,7 @@ import pytest
 from tests.support.cli import CLI_JSON, keys, lay_out, section, tidelog, undocumented
 from tests.unit.spark.spark_home import fake_spark
 from tests.unit.spark.synthetic import Synthetic, roll_up_object
-from tidelog.spark.plugin.doctor import CheckResult, check_installation, check_settings
+from tidelog.spark.plugin.check import CheckResult, check_installation, check_settings
 from tidelog.spark.plugin.settings import settings
 from tidelog.spark.plugin.toolchain import Spark
 
@@ -116,7 +116,7 @@ def test_an_unsupported_spark_and_a_missing_java_are_failures(
 
 
 def failed_checks(*options: str | Path) -> set[str]:
-    result = tidelog("spark", "doctor", *options, "--json")
+    result = tidelog("spark", "check", *options, "--json")
     found = json.loads(result.stdout)
     assert (found["passed"], result.exit_code) == (False, 1)
     return {f["check"] for f in found["findings"] if f["verdict"] == "fail"}
@@ -144,7 +144,7 @@ def test_neither_tidelog_nor_its_spark_side_imports_pyspark() -> None:
 
 @pytest.mark.parametrize(
     ("command", "options"),
-    [("checkpoints", []), ("doctor", ["--deep"]), ("export", ["--dry-run", "--remove-log"])],
+    [("checkpoints", []), ("check", ["--deep"]), ("export", ["--dry-run", "--remove-log"])],
 )
 def test_every_field_is_documented(command: str, options: list[str], tmp_path: Path) -> None:
     synthetic = Synthetic(executors=1).virtual(13)
@@ -159,12 +159,12 @@ def test_every_field_is_documented(command: str, options: list[str], tmp_path: P
     assert undocumented(document, errors + section(f"spark {command}")) == set()
 
 
-def test_every_check_of_doctor_is_documented(tmp_path: Path) -> None:
+def test_every_check_is_documented(tmp_path: Path) -> None:
     source = Path(find_spec("tidelog.spark").origin or "").parent  # type: ignore[union-attr]
     texts = [
-        (source / name).read_text() for name in ("plugin/doctor.py", "checkpoint/inspection.py")
+        (source / name).read_text() for name in ("plugin/check.py", "checkpoint/inspection.py")
     ]
     pattern = r'(?:\b(?:ok|warn|fail|_class|_from_error)\(\s*|_FILE_SYSTEM: Final = )"([a-z-]+)"'
     found = {name for text in texts for name in re.findall(pattern, text)}
     assert {"plugin", "stored-provider", "put-schemes", "file-system"} <= found
-    assert {name for name in found if f"`{name}`" not in section("spark doctor")} == set()
+    assert {name for name in found if f"`{name}`" not in section("spark check")} == set()

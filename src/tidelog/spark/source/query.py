@@ -1,19 +1,15 @@
-"""Views `checkpoints`, `objects` and `blocks` of a query: what lies in its checkpoint.
+"""Views `checkpoints` and `objects` of a Spark query with the plug-in: what its checkpoint holds.
 
-Invariants: a commit or an index that cannot be read is said in `error`, and hides no other batch;
-for view `blocks` it is an error, since its references are unknown. An orphan is a segment that no
-index names; of Spark's own objects, which Spark alone removes, and while a part of the index cannot
-be read, it is not said. A footer is used only after its checksum has passed; a segment that a
-running query deletes meanwhile has no rows.
+A slot is a batch here, a subtask a partition. Invariants: a commit or an index that cannot be read
+is said in `error`, and hides no other batch. An orphan is a segment that no index names; of Spark's
+own objects, which Spark alone removes, and while a part of the index cannot be read, it is null.
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tidelog.changelog.block import HEADER
 from tidelog.spark.checkpoint.checkpoint import (
     COMMITS,
     INDEX,
@@ -28,7 +24,6 @@ from tidelog.spark.checkpoint.checkpoint import (
 from tidelog.spark.checkpoint.inspection import BatchSummary, summarize_batches
 from tidelog.spark.checkpoint.locate import locate
 from tidelog.spark.checkpoint.restart import Restart, read_restart
-from tidelog.spark.format.segment import FooterEntry, read_footer_at
 from tidelog.spark.source.parts import Listing, ReadPart, ReadRequest, Row
 from tidelog.storage.port import ObjectInfo, ObjectStore
 
@@ -45,7 +40,7 @@ async def _batch_rows(store: ObjectStore) -> list[Row]:
     summaries = await summarize_batches(store, checkpoint)
     batches = [_batch_row(checkpoint, restart, summary) for summary in summaries]
     unreadable = [
-        {"slot": batch, "kind": "unreadable", "error": str(error)}
+        {"checkpoint": batch, "kind": "unreadable", "error": str(error)}
         for batch, error in checkpoint.damaged_commits.items()
     ]
     return [*batches, *unreadable]
@@ -56,19 +51,15 @@ def _batch_row(checkpoint: QueryCheckpoint, restart: Restart, summary: BatchSumm
     if error is None and summary.batch == restart.commit:
         error = next(iter(restart.obstacles), None)
     return {
-        "slot": summary.batch,
+        "checkpoint": summary.batch,
         "kind": "checkpoint",
-        "created": _microseconds(summary.started_ms),
+        "created": None if summary.started_ms is None else summary.started_ms * 1000,
         "operators": summary.operators,
         "subtasks": summary.partitions,
         "manifest_bytes": checkpoint.commits[summary.batch].size,
         "log_bytes": summary.log_bytes,
         "error": None if error is None else str(error),
     }
-
-
-def _microseconds(ms: int | None) -> int | None:
-    return None if ms is None else ms * 1000
 
 
 _KINDS: Final = {
@@ -89,29 +80,20 @@ async def plan_objects(store: ObjectStore, request: ReadRequest) -> Sequence[Rea
 async def _object_rows(store: ObjectStore) -> list[Row]:
     # The index before the listing: what it names was written before it.
     checkpoint = await read_checkpoint(store)
-    batches = _indexed_batches(checkpoint)
+    batches: dict[str, set[int]] = defaultdict(set)
+    for name, entry in checkpoint.indexed.items():
+        for piece in entry.pieces:
+            batches[segment_object(piece.segment)].add(name.version - 1)
     return [_object_row(checkpoint, batches, info) async for info in store.list("")]
 
 
-_Batches = Mapping[int, int]
-"""The number of the batch by the offset of a committed block in its segment."""
-
-
-def _indexed_batches(checkpoint: QueryCheckpoint) -> Mapping[str, _Batches]:
-    """What the index names, by segment."""
-    batches: dict[str, dict[int, int]] = defaultdict(dict)
-    for name, entry in checkpoint.indexed.items():
-        for piece in entry.pieces:
-            batches[segment_object(piece.segment)][piece.offset] = name.version - 1
-    return batches
-
-
 def _object_row(
-    checkpoint: QueryCheckpoint, batches: Mapping[str, _Batches], info: ObjectInfo
+    checkpoint: QueryCheckpoint, batches: Mapping[str, set[int]], info: ObjectInfo
 ) -> Row:
+    """`batches` are those that the index names for each segment."""
     kind, orphan = kind_of(info.name), None
     if kind == "segment":
-        used_by: Iterable[int] = set(batches.get(info.name, {}).values())
+        used_by = batches.get(info.name, set())
         if used_by or not checkpoint.damaged:
             orphan = not used_by
     else:
@@ -145,65 +127,3 @@ def _batches_of(checkpoint: QueryCheckpoint, name: str, kind: str) -> set[int]:
         batches = {entry.name.version - 1 for entry in document.entries}
         return batches & set(range(document.first, document.last + 1))
     return set()
-
-
-async def plan_blocks(store: ObjectStore, request: ReadRequest) -> Sequence[ReadPart]:
-    """A part per segment: the objects, and those within commits that the index names.
-
-    Raises the error of a commit or index that is damaged, for what it refers to is unknown, and
-    what the store raises.
-    """
-    checkpoint = await read_checkpoint(store)
-    for error in checkpoint.damaged.values():
-        raise error
-    started = {}
-    if request.asks_for("time"):
-        summaries = await summarize_batches(store, checkpoint)
-        started = {summary.batch: summary.started_ms for summary in summaries}
-    batches = _indexed_batches(checkpoint)
-    segments = {SEGMENTS + name: size for name, size in sorted(checkpoint.segments.items())}
-    # What a roll-up names has moved into an object.
-    segments |= {name: size for name, size in checkpoint.in_commits.items() if name in batches}
-    return [
-        Listing(
-            partial(_block_rows, name, size, batches.get(name, {}), started),
-            size,
-            may_vanish=True,
-        )
-        for name, size in segments.items()
-    ]
-
-
-async def _block_rows(
-    segment: str,
-    size: int,
-    batches: _Batches,
-    started: Mapping[int, int | None],
-    store: ObjectStore,
-) -> list[Row]:
-    """A row per block of a segment; `started` are the times of batches in milliseconds."""
-    footer = await read_footer_at(store, segment, size)
-    return [_block_row(entry, segment, batches.get(entry.offset), started) for entry in footer]
-
-
-def _block_row(
-    entry: FooterEntry, segment: str, batch: int | None, started: Mapping[int, int | None]
-) -> Row:
-    return {
-        "object": segment,
-        "offset": entry.offset,
-        "operator": entry.name.operator_id,
-        "subtask": entry.name.partition,
-        "kind": "spark-changelog",
-        "first_seqno": entry.name.version,
-        "end_seqno": entry.name.version + 1,
-        "changes": 1,
-        "codec": "none",
-        "raw_bytes": entry.length - HEADER.size,
-        "stored_bytes": entry.length,
-        "referenced_by": [] if batch is None else [batch],
-        "time": None if batch is None else _microseconds(started.get(batch)),
-        "id": entry.name.id,
-        "piece": entry.piece,
-        "pieces": entry.pieces,
-    }

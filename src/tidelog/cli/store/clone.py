@@ -1,8 +1,8 @@
-"""`tidelog fork`: a checkpoint as the beginning of another store."""
+"""`tidelog clone`: a checkpoint as the beginning of another store."""
 
 import click
 
-from tidelog.catalog.fork import Fork
+from tidelog.catalog.clone import Clone
 from tidelog.catalog.locate import parse_origin
 from tidelog.cli.exit_codes import EXIT_OK
 from tidelog.cli.options import (
@@ -18,21 +18,21 @@ from tidelog.effects import Effects
 from tidelog.storage.open import StoreAccess, is_remote
 
 
-@click.command("fork")
-@click.argument("origin", metavar="URL@SLOT")
+@click.command("clone")
+@click.argument("origin", metavar="URL@N")
 @click.argument("target", metavar="NEWURL")
 @click.option("--copy", is_flag=True, help="Copy every object, also where the stores could share.")
 @click.option(
     "--keep-output",
     is_flag=True,
-    help="The fork goes on with the origin's output, which must not run any more and is "
+    help="The clone goes on with the origin's output, which must not run any more and is "
     "refused by its sinks from then on: it commits what the checkpoint had pre-committed.",
 )
 @click.option(
     "--origin-key",
     metavar="KEY",
     callback=key_place,
-    help="Where the key of the origin is, when it is not that of the fork; none: it is not "
+    help="Where the key of the origin is, when it is not that of the clone; none: it is not "
     "encrypted.",
 )
 @log_store_option
@@ -52,10 +52,10 @@ async def command(
 ) -> int:
     """Begin the store at NEWURL with a checkpoint of another one.
 
-    URL@SLOT is a checkpoint: URL@7, URL@latest, or URL@NAME of a savepoint. A job that is started
-    on NEWURL resumes from it and goes its own way; give it an output of its own. The two stores
-    never depend on each other: on one local disk they share files, each with a name of its own,
-    elsewhere the objects are copied, and so is what is encrypted in one of them. The origin is
+    URL@N is a checkpoint by its number: URL@7, URL@latest, or URL@NAME of a savepoint. A job that
+    is started on NEWURL resumes from it and goes its own way; give it an output of its own. The two
+    stores never depend on each other: on one local disk they share files, each with a name of its
+    own, elsewhere the objects are copied, and so is what is encrypted in one of them. The origin is
     only read; its job may run.
     """
     effects = Effects()
@@ -69,7 +69,7 @@ async def command(
 
     source = access(parsed_origin.url, key).open(parsed_origin.url, effects)
     destination = access(target, encryption_key).open(target, effects, log_url=log_store)
-    fork = Fork(
+    clone = Clone(
         source,
         destination,
         effects,
@@ -77,23 +77,22 @@ async def command(
         keep_transactions=keep_output,
     )
     try:
-        with output.progress("forking") as progress:
-            forked = await fork.run(parsed_origin.checkpoint, progress)
+        with output.progress("cloning") as progress:
+            cloned = await clone.run(parsed_origin.checkpoint, progress)
     finally:
         await source.close()
         await destination.close()
         effects.offload.close()
-    checkpoint = forked.checkpoint
+    checkpoint = cloned.checkpoint
     output.show(
         {
-            **fields_of(forked, "checkpoint"),
+            **fields_of(cloned, "checkpoint"),
             "url": destination.url,
             "origin": source.url,
-            "slot": checkpoint.slot,
-            "checkpoint_id": checkpoint.checkpoint_id,
+            "checkpoint": checkpoint.slot,
         },
-        f"slot {checkpoint.slot} of {parsed_origin.url} is the beginning of {destination.url}: "
-        f"{forked.shared} objects of {size(forked.shared_bytes)} shared, {forked.copied} of "
-        f"{size(forked.copied_bytes)} copied",
+        f"checkpoint {checkpoint.slot} of {parsed_origin.url} is the beginning of "
+        f"{destination.url}: {cloned.shared} objects of {size(cloned.shared_bytes)} shared, "
+        f"{cloned.copied} of {size(cloned.copied_bytes)} copied",
     )
     return EXIT_OK

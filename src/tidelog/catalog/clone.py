@@ -1,7 +1,7 @@
-"""A fork: a checkpoint and all that it needs in a store of its own, where a job goes on from it.
+"""A clone: a checkpoint and all that it needs in a store of its own, where a job goes on from it.
 
 Invariants: the origin is only read; the objects are there before the checkpoint that names them,
-so a fork cut short has no checkpoint and can be repeated; a finished fork needs nothing of its
+so a clone cut short has no checkpoint and can be repeated; a finished clone needs nothing of its
 origin, which may change, drop and delete what it likes.
 
 An object that two stores on one local disk share is one file with a name in each store. It is
@@ -80,8 +80,8 @@ def _link(source: Path, target: Path, name: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Forked:
-    """What a fork consists of; sizes in bytes."""
+class CloneResult:
+    """What a clone consists of; sizes in bytes."""
 
     checkpoint: Checkpoint
     shared: int
@@ -93,8 +93,8 @@ class Forked:
 
 
 @dataclass(slots=True)
-class Fork:
-    """Forks `origin` into `target`."""
+class Clone:
+    """Clones `origin` into `target`."""
 
     origin: ObjectStore
     target: ObjectStore
@@ -102,13 +102,13 @@ class Fork:
     sharing: bool = True
     """Where both stores are on one disk; off: everything is copied."""
     keep_transactions: bool = False
-    """The fork goes on with the origin's output, from which sinks then keep the origin;
-    off: output that was not committed is left to the origin, and the fork writes what comes after
+    """The clone goes on with the origin's output, from which sinks then keep the origin;
+    off: output that was not committed is left to the origin, and the clone writes what comes after
     the checkpoint, somewhere else.
     """
 
-    async def run(self, name: CheckpointName, progress: Progress = no_progress) -> Forked:
-        """Make the fork.
+    async def run(self, name: CheckpointName, progress: Progress = no_progress) -> CloneResult:
+        """Make the clone.
 
         Raises ConfigError when the target is in use, RestoreError when the origin dropped
         something meanwhile, CorruptObjectError, FormatVersionError, and what the stores raise.
@@ -138,7 +138,7 @@ class Fork:
             )
         shared = [size for is_shared, size in objects.values() if is_shared]
         copied = [size for is_shared, size in objects.values() if not is_shared]
-        return Forked(entry, len(shared), sum(shared), len(copied), sum(copied))
+        return CloneResult(entry, len(shared), sum(shared), len(copied), sum(copied))
 
     async def _needs(self, checkpoint: Checkpoint) -> list[Need]:
         """Every object that the checkpoint needs, each once."""
@@ -149,7 +149,7 @@ class Fork:
         return list(needs.values())
 
     async def _check_target(self, *written: Entry) -> None:
-        """Raises ConfigError unless the target is empty, or holds the beginning of this fork."""
+        """Raises ConfigError unless the target is empty, or holds the beginning of this clone."""
         await check_no_log(self.target)
         documents = {entry.slot: encode_entry(entry) for entry in written}
         for slot in await list_slots(self.target):
@@ -157,8 +157,8 @@ class Fork:
                 raise ConfigError(
                     f"target {self.target.url}",
                     expected="an empty store",
-                    found=f"a slot {slot} that is not of this fork",
-                    action="choose another URL; a fork never overwrites anything",
+                    found=f"checkpoint {slot}, which is not of this clone",
+                    action="choose another URL; a clone never overwrites anything",
                 )
 
     async def _bring(self, need: Need, *, has_log_store: bool) -> tuple[bool, int]:
@@ -186,13 +186,13 @@ class Fork:
                 f"object {name} of {self.origin.url}",
                 expected="it, as the checkpoint names it",
                 found="no such object",
-                action="fork a newer slot, or a savepoint, which nothing drops: the job that runs "
-                "may have dropped this one meanwhile",
+                action="clone a newer checkpoint, or a savepoint, which nothing drops: a job that "
+                "runs may have dropped this one meanwhile",
             ) from cause
 
 
 def _plain(checkpoint: Checkpoint) -> Checkpoint:
-    """What was kept for ever in the origin goes like any other checkpoint in the fork.
+    """What was kept for ever in the origin goes like any other checkpoint in the clone.
 
     But for a canonical one: only as a savepoint does it say that its log is no history.
     """
@@ -217,5 +217,5 @@ def _damaged(name: str, expected: str, found: str) -> CorruptObjectError:
         f"object {name} of the origin",
         expected=expected,
         found=found,
-        action="fork another slot; `tidelog inspect --deep` shows which ones are intact",
+        action="clone another checkpoint; `tidelog inspect --deep` shows which ones are intact",
     )
