@@ -264,6 +264,12 @@ class Event(Enum):
     )
 
     # Running and ending.
+    SOURCE_WAITS = (INFO, "source %(source)r begins when %(tables)s is read to its end, as a table")
+    TABLE_WITHOUT_END = (
+        INFO,
+        "the table of operator %(operator)s has no end that could be awaited: a row counts from "
+        "when it is handled, and records that come before it get None",
+    )
     LONG_CALL = (
         WARNING,
         "one call of %(operator)s held the process for %(milliseconds).0f ms without a pause: "

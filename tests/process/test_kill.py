@@ -129,6 +129,26 @@ def test_a_killed_copy_shows_no_line_twice_at_any_time_and_all_in_the_end(
     assert sorted(run.lines()) == lines_of(run)
 
 
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_killed_job_joins_no_line_before_its_table_is_loaded(
+    tmp_path: Path, workers: int
+) -> None:
+    chosen = options(parallelism=3, changelog=True, mode="exactly-once", workers=workers)
+    run = Run(tmp_path, "tests.process.jobs:names", chosen)
+    write_words(run, LINES)
+
+    def nothing_comes_before_the_table_is_released() -> None:
+        assert run.released.exists() or run.lines() == []
+
+    killed_often(run, nothing_comes_before_the_table_is_released)
+    texts = [(run.input / f"{n}.txt").read_text("utf-8", "replace") for n in range(3)]
+    table, *others = (list(filter(None, text.split("\n"))) for text in texts)
+    expected = [
+        f"{line} | {row}" for lines in others for line, row in zip(lines, table, strict=True)
+    ]
+    assert sorted(run.lines()) == sorted(expected)
+
+
 @pytest.mark.parametrize("parallelism", more_in_depth([3], [1, 3]))
 def test_a_reader_of_an_sqlite_table_sees_every_line_once_and_none_out_of_turn(
     tmp_path: Path, parallelism: int

@@ -28,7 +28,12 @@ PUBLIC = {*tidelog.__all__, "open", *(f"spark.{name}" for name in tidelog.spark.
 OF_THE_LIBRARY = {
     *(f"Checkpoint.{name}" for name in ("author", "layers", "materializations", "operators")),
     *("Checkpoint.subtasks", "Job.nodes", "JobConfig.memory_parts", "JobRunner.incarnation"),
-    *("JobRunner.states", "InputFiles.wake_when_changed", "ObjectStore.request_metrics"),
+    *(
+        "CsvSource.columns",
+        "JobRunner.states",
+        "InputFiles.wake_when_changed",
+        "ObjectStore.request_metrics",
+    ),
     *("RocksDBConfig.within", "WindowedStream.__init__", "_Spans.span", "open.open_store"),
     *(
         f"{kind}.{name}"

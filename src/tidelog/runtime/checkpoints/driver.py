@@ -52,6 +52,7 @@ from tidelog.runtime.checkpoints.requests import (
     change_of,
 )
 from tidelog.runtime.checkpoints.stored_objects import StoredObjects
+from tidelog.runtime.subtasks.loading import Loading, loading
 from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.vertices import Vertex, sink_types, source_types
 from tidelog.state.meaning import stored_meaning
@@ -90,6 +91,8 @@ class CheckpointDriver:
     _unproven: list[Checkpoint] = field(default_factory=list)
     """Checkpoints that were given up because no answer came, and are in their slots after all."""
     _requests: CheckpointRequests = field(init=False)
+    _waiting: dict[str, set[SubtaskId]] = field(init=False)
+    """Sources that have not begun, and the tasks whose end they wait for."""
     _closed: bool = False
     """No checkpoint completes any more."""
     _started: float = 0.0
@@ -97,6 +100,11 @@ class CheckpointDriver:
     def __post_init__(self) -> None:
         plan = self.start.plan
         self._exited = dict(plan.finished)
+        of_vertex = {vertex.id: set(vertex.subtasks) for vertex in plan.vertices}
+        self._waiting = {
+            source: set().union(*map(of_vertex.__getitem__, awaited)).difference(plan.finished)
+            for source, awaited in self._loading().awaited.items()
+        }
         self.next_slot = Slot(self.start.author.generation + 1)
         self.previous = None if plan.resumption.origin is not None else plan.checkpoint
         self.savepoints.known(self.start.history.checkpoints)
@@ -153,11 +161,29 @@ class CheckpointDriver:
         self.metrics.next_since = self._now()
         while not self.coordinator.finished:
             await self.carry_out()
+            self._begin_sources()
             if self.coordinator.finished:
                 break
             await self.reports.wait()
             await self._tick()
         self.finished.set()
+
+    def _loading(self) -> Loading:
+        plan = loading(self.start.plan.vertices)
+        for operator in plan.racing:
+            Event.TABLE_WITHOUT_END.log(logger, operator=operator)
+        for source, tables in plan.awaited.items():
+            Event.SOURCE_WAITS.log(logger, source=source, tables=", ".join(sorted(tables)))
+        return plan
+
+    def _begin_sources(self) -> None:
+        """Let sources begin whose tables are read to their end."""
+        for source, awaited in list(self._waiting.items()):
+            if awaited <= self.reports.ended_tasks:
+                del self._waiting[source]
+                for task in self.tasks:
+                    if task.id.operator == source:
+                        task.begin()
 
     async def change(self) -> Change:
         """What a checkpoint would hold that the last durable one does not."""

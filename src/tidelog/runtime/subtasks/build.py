@@ -100,7 +100,7 @@ class TaskBuilder:
 
             return CallerTask(parts, vertex.head.caller)
         if source is not None and splits is not None:
-            return SourceTask(parts, source, splits)
+            return SourceTask(parts, source, splits, waits=vertex.id in wiring.loading.awaited)
         return StreamTask(
             parts,
             wiring.gates[vertex.id][number],

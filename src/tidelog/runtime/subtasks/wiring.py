@@ -12,12 +12,13 @@ import msgspec
 
 from tidelog.runtime.channels.buffers import BufferLimit
 from tidelog.runtime.channels.channel import BufferPool, Channel
-from tidelog.runtime.channels.gate import Gate
+from tidelog.runtime.channels.gate import Gate, TableGate
 from tidelog.runtime.channels.output import ChannelOutput, OutputEdge
 from tidelog.runtime.channels.partition import Broadcast, ByKey, Forward, Partitioner, Rebalance
 from tidelog.runtime.in_flight.capture import ChannelId, InputChannel
 from tidelog.runtime.node import Edge
 from tidelog.runtime.operators.turn import WorkTime
+from tidelog.runtime.subtasks.loading import loading
 from tidelog.runtime.subtasks.vertices import ALL, Share, Vertex
 from tidelog.state.registry import StateRegistry
 
@@ -71,6 +72,7 @@ class Wiring:
         self._buffers = buffers
         self.limit = buffers.limit
         """The most that one buffer of the job holds."""
+        self.loading = loading(vertices)
         self._pools: dict[tuple[str, int, int], BufferPool] = {}
         self.gates = {vertex.id: self._gates(vertex) for vertex in vertices}
 
@@ -144,13 +146,17 @@ class Wiring:
     def _gates(self, vertex: Vertex) -> dict[int, Gate]:
         """The gates of the subtasks that this process has."""
         targets = vertex.parallelism
-        pools, producers = [], []
-        for index, upstream in enumerate(vertex.upstreams):
+        pools: list[BufferPool] = []
+        producers: list[int] = []
+        table: list[int] = []
+        for index, (upstream, edge) in enumerate(vertex.inputs):
             for producer in range(upstream.parallelism):
                 size = targets * self._buffers.at_producer
                 pool = BufferPool(targets, size, self._buffers.overdraft)
                 self._pools[vertex.id, index, producer] = pool
                 pools.append(pool)
+                if edge.side == 1:
+                    table.append(len(producers))
                 producers.append(producer)
 
         def made(target: int, gate: Gate, number: int) -> Channel:
@@ -161,8 +167,9 @@ class Wiring:
             assert self._exchange is not None
             return self._exchange.receiving(gate, (vertex.id, target, number), producer)
 
+        gate = partial(TableGate, table=table) if vertex.id in self.loading.tables else Gate
         return {
-            target: Gate(len(pools), partial(made, target))
+            target: gate(len(pools), partial(made, target))
             for target in range(targets)
             if self._share.has(target)
         }

@@ -130,6 +130,9 @@ class Task(ABC):
     def _start(self, barrier: Barrier) -> None:
         """Take a barrier from the driver, as no upstream task brings it."""
 
+    def begin(self) -> None:
+        """Read, where the task has waited for a table."""
+
     def drain(self) -> None:
         """Treat the data as ended: a source reads no more, and others follow it."""
 

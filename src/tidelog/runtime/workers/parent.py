@@ -175,6 +175,9 @@ class RemoteTask:
     def trigger(self, barrier: Barrier) -> None:
         self._call("trigger", barrier)
 
+    def begin(self) -> None:
+        self._call("begin")
+
     def drain(self) -> None:
         self._call("drain")
 
