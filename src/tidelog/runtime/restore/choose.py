@@ -73,9 +73,9 @@ class Resumption(msgspec.Struct, frozen=True):
     """The store that has the checkpoint, when it is not the job's own."""
     detached: bool = False
     """The job shares no objects with the checkpoint, so its own first one is whole."""
-    chosen: Slot | None = None
-    """The slot that the user chose in the job's own store; None: the newest."""
-    claimed: Slot | None = None
+    chosen_slot: Slot | None = None
+    """The one that the user chose in the job's own store; None: the newest."""
+    claimed_slot: Slot | None = None
     """The savepoint that belongs to the job from now on."""
     first: Slot = Slot(0)
     """The lowest slot that the start may take: sinks have seen lower ones, of the origin."""
@@ -91,10 +91,9 @@ async def choose(
 
     if restore_from.store is None:
         checkpoint = await find(store, restore_from.checkpoint)
-        chosen, claim = checkpoint.slot, restore_from.claim
-        detached = not claim or is_canonical(checkpoint)
-        claimed = chosen if claim else None
-        return Resumption(checkpoint, detached=detached, claimed=claimed, chosen=chosen)
+        detached = not restore_from.claim or is_canonical(checkpoint)
+        claimed_slot = checkpoint.slot if restore_from.claim else None
+        return Resumption(checkpoint, None, detached, checkpoint.slot, claimed_slot)
     newest = await resumable(slots, None)
     if newest is not None:
         return _of_own_store(newest)
@@ -135,13 +134,13 @@ def confirm(resumption: Resumption, history: History) -> Resumption:
     """
     if resumption.origin is not None:
         return _of_own_store(history.resume_from(None)) if history.checkpoints else resumption
-    checkpoint = history.resume_from(resumption.chosen)
+    checkpoint = history.resume_from(resumption.chosen_slot)
     return resumption if checkpoint == resumption.checkpoint else _of_own_store(checkpoint)
 
 
-def _of_own_store(checkpoint: Checkpoint | None, chosen: Slot | None = None) -> Resumption:
+def _of_own_store(checkpoint: Checkpoint | None, slot: Slot | None = None) -> Resumption:
     detached = checkpoint is not None and is_canonical(checkpoint)
-    return Resumption(checkpoint, detached=detached, chosen=chosen)
+    return Resumption(checkpoint, detached=detached, chosen_slot=slot)
 
 
 class RestorePlan(msgspec.Struct, frozen=True):

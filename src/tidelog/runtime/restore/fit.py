@@ -80,18 +80,19 @@ def fit(plan: RestorePlan, config: JobConfig) -> RestorePlan:
     check_finished(plan.vertices, finished_operators(plan.operators.values()))
     migrated: set[str] = set()
     for vertex in plan.vertices:
-        stored = plan.operators.get(vertex.id)
-        if stored is None:
+        operator = plan.operators.get(vertex.id)
+        if operator is None:
             continue
-        check_formats(f"state of operator {vertex.id!r}", _formats(vertex, stored), vertex.formats)
-        if fully_finished(stored):
+        formats = _formats(vertex, operator)
+        check_formats(f"state of operator {vertex.id!r}", formats, vertex.formats)
+        if fully_finished(operator):
             continue
         if vertex.head.state is not None:
-            registry = StateRegistry(stored.id, stored.states)
+            registry = StateRegistry(operator.id, operator.states)
             registry.register(*vertex.head.state)
             registry.check_renamed(config.allow_non_restored_state)
-        check_meaning(stored, vertex.head.meaning, config.allow_non_restored_state)
-        if migrates(vertex.head, stored):
+        check_meaning(operator, vertex.head.meaning, config.allow_non_restored_state)
+        if migrates(vertex.head, operator):
             migrated.add(vertex.id)
     return msgspec.structs.replace(plan, migrated=frozenset(migrated))
 

@@ -244,7 +244,7 @@ def _collector(start: JobStart) -> Collector:
         start.ledger,
         start.config.retain,
         first_generation=None if start.history.complete else start.author.generation,
-        claimed_savepoint=start.plan.resumption.claimed,
+        claimed_savepoint=start.plan.resumption.claimed_slot,
         unreadable=frozenset(start.history.damaged),
     )
     for checkpoint in start.history.checkpoints:

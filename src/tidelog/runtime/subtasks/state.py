@@ -20,7 +20,7 @@ from tidelog.materialize.table_snapshot import TableSnapshots
 from tidelog.runtime.snapshots.canonical import CanonicalSnapshotter, RowUploads
 from tidelog.runtime.snapshots.snapshotter import LogSnapshotter, Snapshotter, TableSnapshotter
 from tidelog.runtime.subtasks.start import JobStart
-from tidelog.runtime.subtasks.vertices import ALL, NONE, Vertex
+from tidelog.runtime.subtasks.vertices import NONE, Vertex
 from tidelog.runtime.user_code import close_all
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.event_time import EventTime
@@ -56,14 +56,8 @@ class SubtaskStates:
 
     def __init__(self, start: JobStart) -> None:
         self.start = start
-        restored = start.plan.checkpoint
-        if start.share == ALL:
-            states = [state for _, state in restored.subtasks()] if restored else []
-        else:
-            states = list(self._stored(self._vertices_by_subtask()).values())
-        # A restore loads nothing of finished subtasks.
-        running = [state for state in states if not state.finished]
-        self.progress = RestoreProgress.of(start.effects.clock, running)
+        states = self._stored(self._vertices_by_subtask())
+        self.progress = RestoreProgress.of(start.effects.clock, states.values())
         self.subtasks: dict[SubtaskId, Subtask] = {}
         """The subtasks built so far, in the order of the job."""
         self.upload_slots = UploadSlots(start.effects.clock, start.cadence, start.resources.link)
