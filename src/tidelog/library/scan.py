@@ -36,7 +36,7 @@ Row = tuple[bytes, Any]
 
 @dataclass(frozen=True, slots=True)
 class ScanPart:
-    """One state in some key groups, and how to get at it."""
+    """One state in some key groups, with the steps in which it is read."""
 
     steps: Steps
     backend: KeyedBackend
@@ -59,14 +59,14 @@ class ScanPart:
 
 
 BEGINNING: Final = object()
-"""Where a scan begins that goes on after no key."""
+"""The default of `after=`: the scan begins with the first key."""
 
 
 class Scan:
     """The keys of a state with their values."""
 
     def __init__(self, parts: Sequence[ScanPart], prefix: Any, after: Any) -> None:
-        """Raises ConfigError for a prefix that is none."""
+        """Raises ConfigError for a prefix that is no text, bytes or tuple."""
         self._parts, self.ordered = parts, parts[0].ordered
         self._prefix = None if prefix is None else KeyPrefix.of(prefix)
         self._ambiguous = after is None and self._prefix is None
@@ -93,7 +93,9 @@ class Scan:
                 yield _Group(part, group.to_bytes(2, "big"), begin, keys)
 
     def _refuse_key_none(self, unsettled: Sequence[list[bytes]]) -> None:
-        """Who passes None may mean the beginning, or the key at which the last page ended."""
+        """Raise ConfigError if there is a key None: `after=None` may mean this key, at which the
+        last page has ended, or the beginning.
+        """
         if any(stream.has(NO_KEY) for stream in self._streams(unsettled, b"")):
             raise ConfigError(
                 "after=None of a scan",
@@ -144,9 +146,10 @@ class _Group:
         while length is not None:
             first = start + prefix.lower(length)
             yield from self._between(first, prefix_end(first))
-            longer = self._read(start + prefix.longer(length), prefix_end(start), 1, raw=True)
-            after = longer[0]
-            length = prefix.next_length(after[0][0] if after else None, length)
+            # Deleted rows count, too: rows may follow the first one even if it is deleted.
+            lower = start + prefix.longer(length)
+            longer, _ = self.part.steps.read(self._piece, lower, prefix_end(start), 1, True)
+            length = prefix.next_length(longer[0][0] if longer else None, length)
 
     def has(self, key: bytes) -> bool:
         """Whether there is a row of this key."""
@@ -158,7 +161,7 @@ class _Group:
             lower = max(lower, prefix_end(self.part.keyed.row_of(self.group, self.begin)))
         limit = _FIRST_PIECE
         while lower < upper:
-            piece, last = self._read(lower, upper, limit)
+            piece, last = self.part.steps.read(self._piece, lower, upper, limit, False)
             yield from piece
             if last is None:
                 return
@@ -170,17 +173,11 @@ class _Group:
     def _is_list(self) -> bool:
         return isinstance(self.part.named_state.state, ListHandle)
 
-    def _read(
-        self, lower: bytes, upper: bytes, limit: int, *, raw: bool = False
-    ) -> tuple[list[Row], bytes | None]:
-        return self.part.steps.read(self._piece, lower, upper, limit, raw)
-
     def _piece(
-        self, lower: bytes, upper: bytes, limit: int, raw: bool
+        self, lower: bytes, upper: bytes, limit: int, with_deleted: bool
     ) -> tuple[list[Row], bytes | None]:
-        """Rows of the range, and the last one that was read; None when it was the last of all.
-
-        All rows of a list are in one piece. With `raw` rows count that were deleted meanwhile.
+        """The first rows of a range, and the stored key of the last of them; None for that when no
+        more rows follow. All rows of a list are in one piece.
         """
         is_list = self._is_list
         piece: list[Row] = []
@@ -190,7 +187,7 @@ class _Group:
             if full and not (is_list and row[:-_POSITION_BYTES] == last[:-_POSITION_BYTES]):
                 return piece, last
             count, size, last = count + 1, size + _size(value), row
-            if raw or value is not None:
+            if with_deleted or value is not None:
                 key = row[ROW_PREFIX_BYTES:]
                 piece.append((key, list(value) if is_list and value else value))
         return piece, None

@@ -120,18 +120,18 @@ class StateJob:
         """Why the job has ended, or is about to."""
         if self.event_loop.forked:
             return forked_error(self.label)
-        running = self._running
         if self._step_error is not None:
             return self._step_error
-        if running is not None and not running.done():
-            self.event_loop.lock.check_between_operations()
-        if running is not None and (error := running.exception()) is not None:
-            return self._with_label(error)
-        end, action = "closed", "open it again"
+        if (running := self._running) is not None:
+            if not running.done():  # it is about to be, unless the caller holds the loop up
+                self.event_loop.lock.check_between_operations()
+            if (error := running.exception()) is not None:
+                return self._with_label(error)
+        reason, action = "closed", "open it again"
         if self._is_partition:
-            end, action = "taken from this process", "leave its input to the one that has it now"
-        actual = f"one that was {end}, or stopped by `tidelog stop`"
-        return ConfigError(self.label, expected="one that is open", found=actual, action=action)
+            reason, action = "taken from this process", "leave its input to its new owner"
+        found = f"one that was {reason}, or stopped by `tidelog stop`"
+        return ConfigError(self.label, expected="one that is open", found=found, action=action)
 
     def _with_label(self, error: BaseException) -> Exception:
         if self._is_partition and isinstance(error, TidelogError):
@@ -190,10 +190,8 @@ class StateJob:
         """Wait for a checkpoint; raises what ends the job where that is why it fails, and
         CheckpointFailedError when one is given up for a step that does not end.
         """
-        taking, overdue_step = (
-            asyncio.ensure_future(self.driver.checkpoint()),
-            self.program.overdue_step,
-        )
+        taking = asyncio.ensure_future(self.driver.checkpoint())
+        overdue_step = self.program.overdue_step
         try:
             either: list[asyncio.Future[Any]] = [taking, overdue_step]
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)

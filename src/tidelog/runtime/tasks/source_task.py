@@ -44,7 +44,7 @@ class SourceTask(Task):
         self._splits = splits
         self._alignment = splits.alignment
         self._positions = SplitPositions(parts.backend)
-        splits.join(resumes=any(True for _ in self._positions.started()))
+        splits.join(resumes=any(True for _ in self._positions.stored_splits()))
         self._barriers: deque[Barrier] = deque()
         self._wake = asyncio.Event()
         self._reads = SplitTurns(
@@ -56,8 +56,8 @@ class SourceTask(Task):
         """The watermarks of the unfinished splits that are not idle."""
         self._discovered_splits: set[str] = set()
         """All splits that were found, also other subtasks': the owner of a split is asked once."""
-        self._finding: asyncio.Future[list[str]] | None = None
-        self._find_at = -math.inf
+        self._discovery: asyncio.Future[list[str]] | None = None
+        self._next_discovery_s = -math.inf
         self._has_discovered = False
         self._draining = False
         self._event_time = parts.chain.event_time
@@ -105,7 +105,7 @@ class SourceTask(Task):
 
     async def complete(self, checkpoint: CheckpointId) -> None:
         await super().complete(checkpoint)
-        positions = self._positions.completed(checkpoint)
+        positions = self._positions.on_complete(checkpoint)
         if positions:
             with user_code(self.id.operator):
                 self._source.on_checkpoint_complete(positions)
@@ -141,8 +141,8 @@ class SourceTask(Task):
             succeeded = True
         finally:
             self._leave_alignment()
-            if self._finding is not None:
-                self._finding.cancel()
+            if self._discovery is not None:
+                self._discovery.cancel()
             try:
                 closers = [reading.close for reading in self._reads]
                 close_all(str(self.id), closers, quietly=not succeeded)
@@ -161,7 +161,7 @@ class SourceTask(Task):
         while self._barriers or (self._stopping_with is not None and not self._leaving):
             if self._barriers:
                 barrier = self._barriers.popleft()
-                self._positions.at_barrier(barrier.checkpoint)
+                self._positions.on_barrier(barrier.checkpoint)
                 await self._checkpoint(barrier, self._now())
                 # Meanwhile there may be something to read.
                 for reading in self._reads:
@@ -178,7 +178,7 @@ class SourceTask(Task):
 
     async def _step(self) -> bool:
         """Read one split once, or wait until there is something; True at the end of the data."""
-        await self._find_splits()
+        await self._discover_splits()
         if self._has_discovered and not self._reads and self._source.rediscover_s is None:
             return True
         reading = self._next()
@@ -190,19 +190,21 @@ class SourceTask(Task):
             await self._read(reading)
         return False
 
-    async def _find_splits(self) -> None:
+    async def _discover_splits(self) -> None:
         """Add the splits that a discovery has found, and start the next one when it is due."""
-        if self._finding is None and self._now() >= self._find_at:
-            self._finding = asyncio.ensure_future(self._splits.find(self.id.operator))
-            self._finding.add_done_callback(lambda _: self._wake.set())
-        if self._finding is None or not self._finding.done():
+        if self._discovery is None and self._now() >= self._next_discovery_s:
+            self._discovery = asyncio.ensure_future(self._splits.discover(self.id.operator))
+            self._discovery.add_done_callback(lambda _: self._wake.set())
+        if self._discovery is None or not self._discovery.done():
             return
-        splits = self._finding.result()
-        self._finding = None
+        splits = self._discovery.result()
+        self._discovery = None
         again = self._source.rediscover_s
-        self._find_at = math.inf if again is None else self._now() + again
+        self._next_discovery_s = math.inf if again is None else self._now() + again
         # A split that was begun and is gone is opened all the same: the source says what is lost.
-        started_splits = {} if self._has_discovered else dict.fromkeys(self._positions.started())
+        started_splits = (
+            {} if self._has_discovered else dict.fromkeys(self._positions.stored_splits())
+        )
         current_splits = set(splits)
         for split in itertools.chain(splits, started_splits):
             if split in self._discovered_splits:
@@ -219,11 +221,11 @@ class SourceTask(Task):
                 self._add(split, split_state, exists=split in current_splits)
         if not self._has_discovered:
             self._has_discovered = True
-            self._splits.looked()
+            self._splits.on_first_discovery()
         await self._follow_splits()
 
     def _add(self, split: str, split_state: StoredSplit, *, exists: bool) -> None:
-        if split_state.done and not (exists and self._source.resumes_ended_splits):
+        if split_state.ended and not (exists and self._source.resumes_ended_splits):
             return
         position = split_state.position
         if position is None and self._splits.is_new(split):
@@ -236,10 +238,10 @@ class SourceTask(Task):
             if split_state.latest is not None:
                 self._event_time.restore(split, split_state.latest)
             if begins:
-                self._alignment.moved(split, self._event_time.watermark_of(split))
-        self._hold(reading)
+                self._alignment.put(split, self._event_time.watermark_of(split))
+        self._hold_watermark(reading)
 
-    def _hold(self, reading: SplitReading) -> None:
+    def _hold_watermark(self, reading: SplitReading) -> None:
         """Let a split hold back the watermark, unless the split is idle."""
         event_time, split = self._event_time, reading.split
         if reading.idle:
@@ -252,13 +254,13 @@ class SourceTask(Task):
         event_time = self._event_time
         if event_time is None:
             return self._reads.next(lambda _: True)
-        latest = self._alignment.least() + event_time.options.max_ahead_ms
+        latest = self._alignment.watermark() + event_time.options.max_ahead_ms
 
         def is_near(split: str) -> bool:
             watermark = event_time.watermark_of(split)
             if watermark is None or watermark <= latest:
                 return True
-            self._alignment.wait(self._wake.set)
+            self._alignment.wake_on_change(self._wake.set)
             return False
 
         return self._reads.next(is_near)
@@ -285,9 +287,9 @@ class SourceTask(Task):
             await self._follow_splits()
         elif not reading.is_queued:
             if chunk is not None and chunk.position != reading.stored_position:
-                self._store(reading, chunk)
+                self._store_position(reading, chunk)
             if not reading.has_lag:
-                self._alignment.gone(reading.split)
+                self._alignment.drop(reading.split)
                 self._on_silence(reading)
             await self._follow_splits()
 
@@ -301,9 +303,9 @@ class SourceTask(Task):
             chain.read_from(split)
             self._announce_splits(split)
             await self._handle_input(Batch(records))
-            self._mark(read)
+            self._send_marker(read)
             for reading, chunk in read.items():
-                self._keep(reading, chunk)
+                self._store_progress(reading, chunk)
             # The last records of a split move event time, too.
             await self._follow_splits()
             last_chunks = [(reading, chunk) for reading, chunk in read.items() if chunk.at_end]
@@ -313,7 +315,7 @@ class SourceTask(Task):
                 await self._follow_splits()
             await self._flush_if_due()
 
-    def _mark(self, read: dict[SplitReading, ReadChunk]) -> None:
+    def _send_marker(self, read: dict[SplitReading, ReadChunk]) -> None:
         """Send a marker behind these records, if one is due."""
         read_at = next(iter(read.values())).read_at
         if read_at >= self._marker_at:
@@ -321,20 +323,20 @@ class SourceTask(Task):
             oldest = min(chunk.read_at for chunk in read.values())
             self.parts.output.mark(LatencyMarker(oldest))
 
-    def _keep(self, reading: SplitReading, chunk: ReadChunk) -> None:
+    def _store_progress(self, reading: SplitReading, chunk: ReadChunk) -> None:
         """Keep a split's position after records that were emitted, and how far they move time."""
         event_time, split = self._event_time, reading.split
-        self._store(reading, chunk)
+        self._store_position(reading, chunk)
         if event_time is not None and event_time.was_active():
             reading.on_activity()
-            self._alignment.moved(split, event_time.watermark_of(split))
-            self._hold(reading)
+            self._alignment.put(split, event_time.watermark_of(split))
+            self._hold_watermark(reading)
         else:
             # Records that are filtered out before they have a time move no watermark.
-            self._alignment.gone(split)
+            self._alignment.drop(split)
             self._on_silence(reading)
 
-    def _store(self, reading: SplitReading, chunk: ReadChunk) -> None:
+    def _store_position(self, reading: SplitReading, chunk: ReadChunk) -> None:
         event_time, split = self._event_time, reading.split
         latest = event_time.latest(split) if event_time is not None else None
         self._positions.put(split, StoredSplit(False, chunk.position, latest))
@@ -346,7 +348,7 @@ class SourceTask(Task):
         self.parts.output.splits_changed(ended_splits=[split])
         self._holding.drop(split)
         self._positions.put(split, StoredSplit(True, chunk.position))
-        self._alignment.gone(split)
+        self._alignment.drop(split)
         if self._event_time is not None:
             self._event_time.forget(split)
 
@@ -372,7 +374,7 @@ class SourceTask(Task):
 
     def _on_silence(self, reading: SplitReading) -> None:
         reading.on_silence(self._idle_after_ms)
-        self._hold(reading)
+        self._hold_watermark(reading)
 
     async def _notice_idle(self) -> None:
         """Mark splits as idle whose reads have waited in their threads for too long."""
@@ -383,13 +385,13 @@ class SourceTask(Task):
 
     def _until_due(self) -> float | None:
         """Seconds until something is due; None: only an event can wake the task."""
-        find_at = self._find_at if self._finding is None else math.inf
-        earliest = min(find_at, self._reads.due_at(self._idle_after_ms))
+        next_discovery_s = self._next_discovery_s if self._discovery is None else math.inf
+        earliest = min(next_discovery_s, self._reads.due_at(self._idle_after_ms))
         return None if earliest == math.inf else max(0.0, earliest - self._now())
 
     def _leave_alignment(self) -> None:
         for reading in self._reads:
-            self._alignment.gone(reading.split)
+            self._alignment.drop(reading.split)
 
     async def _pause(self, seconds: float | None) -> None:
         """Wait for a barrier, a stop, something to read, or for time to pass."""

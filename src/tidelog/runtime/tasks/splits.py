@@ -22,10 +22,10 @@ from tidelog.state.backend import KeyedBackend
 from tidelog.state.key_groups import encode_key, key_group
 from tidelog.state.objects.values import ObjectEncoding
 
-_SHARE: Final = 0.05
-"""Share of the time that discoveries may take: a list of very many files takes long ..."""
-_MOST_RESTS: Final = 10
-"""... but they come no later than so many times the interval that the source asks for."""
+_TIME_SHARE: Final = 0.05
+"""Share of the time that discoveries may take, as to list very many files takes long."""
+_MAX_PAUSE: Final = 10
+"""The longest pause that this share leads to, in intervals that the source asks for."""
 
 
 class SourceSplits:
@@ -35,31 +35,32 @@ class SourceSplits:
         self._source = source
         self._effects = effects
         self._split_names: list[str] | None = None
-        self._find_at = 0.0
+        self._next_discovery_s = 0.0
         self._lock = asyncio.Lock()
-        self._first: frozenset[str] | None = None
-        """What the first discovery of this run has found."""
+        self._first_splits: frozenset[str] | None = None
+        """The splits of the first discovery of this run."""
         self.resumes = False
         """An earlier run has begun some of the splits of the subtasks that have joined, or of
         those in other processes."""
         self._readers = 0
-        self._looking = 0
+        self._undiscovered_subtasks = 0
+        """Subtasks that have joined, and have not added the splits of the first discovery."""
         self.alignment = SplitAlignment()
 
     def join(self, *, resumes: bool) -> None:
         """One more subtask reads splits; `resumes`: an earlier run has begun some of its."""
         self._readers += 1
-        self._looking += 1
+        self._undiscovered_subtasks += 1
         self.resumes = self.resumes or resumes
 
-    def looked(self) -> None:
-        """A subtask that has joined has added the splits that were found first."""
-        self._looking -= 1
+    def on_first_discovery(self) -> None:
+        """A subtask that has joined has added the splits of the first discovery."""
+        self._undiscovered_subtasks -= 1
 
     @property
-    def least(self) -> float:
-        """The least watermark of the splits of this process, those not found yet included."""
-        return -math.inf if self._looking else self.alignment.here
+    def watermark(self) -> float:
+        """The least watermark of the splits of this process, also of those not discovered yet."""
+        return -math.inf if self._undiscovered_subtasks else self.alignment.local_watermark
 
     async def leave(self) -> None:
         """A subtask reads no more; after the last one the source is closed."""
@@ -69,9 +70,9 @@ class SourceSplits:
 
     def is_new(self, split: str) -> bool:
         """Whether a split has appeared after the source began, in this run or an earlier one."""
-        return self.resumes or (self._first is not None and split not in self._first)
+        return self.resumes or (self._first_splits is not None and split not in self._first_splits)
 
-    async def find(self, operator: str) -> list[str]:
+    async def discover(self, operator: str) -> list[str]:
         """All splits known now; discovers again at the interval that the source asks for.
 
         Raises UserFunctionError, naming the operator, for what the source raises, and ConfigError
@@ -80,27 +81,25 @@ class SourceSplits:
         async with self._lock:
             now = self._effects.clock.monotonic()
             again = self._source.rediscover_s
-            if self._split_names is None or (again is not None and now >= self._find_at):
-                discover = in_user_code(operator, self._discovered)
+            if self._split_names is None or (again is not None and now >= self._next_discovery_s):
+                discover = in_user_code(operator, self._names)
                 self._split_names = await self._effects.offload.wait(discover)
                 if again is not None:
-                    self._find_at = now + max(again, self._rest(now, again))
-                if self._first is None:
-                    self._first = frozenset(self._split_names)
+                    self._next_discovery_s = now + max(again, self._pause_s(now, again))
+                if self._first_splits is None:
+                    self._first_splits = frozenset(self._split_names)
             return self._split_names
 
-    def _rest(self, started_at: float, again: float) -> float:
+    def _pause_s(self, started_at: float, again: float) -> float:
         """Seconds between discoveries so that they take no more than their share of the time; one
         that waits for more than storage takes none.
         """
+        if not self._source.reads_without_waiting:
+            return 0.0
         seconds = self._effects.clock.monotonic() - started_at
-        return (
-            min(seconds / _SHARE, _MOST_RESTS * again)
-            if self._source.reads_without_waiting
-            else 0.0
-        )
+        return min(seconds / _TIME_SHARE, _MAX_PAUSE * again)
 
-    def _discovered(self) -> list[str]:
+    def _names(self) -> list[str]:
         names = self._source.discover()
         # One name in place of a list: each of its letters would be a split with all the records.
         require("the splits of the source", repr(names), not isinstance(names, str), "a list")
@@ -116,49 +115,49 @@ class SplitAlignment:
 
     def __init__(self) -> None:
         self._watermarks = LeastWatermark()
-        self._elsewhere = math.inf
-        self._waiting: set[Callable[[], None]] = set()
+        self._remote_watermark = math.inf
+        self._listeners: set[Callable[[], None]] = set()
 
-    def moved(self, split: str, watermark: int | None) -> None:
+    def put(self, split: str, watermark: int | None) -> None:
         """A split has reached this watermark; None: it has not begun."""
         self._watermarks.put(split, watermark)
         self._wake()
 
-    def gone(self, split: str) -> None:
+    def drop(self, split: str) -> None:
         """Do not wait for a split: it ended, or has nothing to read now."""
         if split in self._watermarks:
             self._watermarks.drop(split)
             self._wake()
 
     @property
-    def here(self) -> float:
+    def local_watermark(self) -> float:
         """The least watermark of the splits of this process; infinite without any."""
         if not self._watermarks:
             return math.inf
         mark = self._watermarks.mark
         return -math.inf if mark is None else mark
 
-    def least(self) -> float:
+    def watermark(self) -> float:
         """The least watermark of all splits; infinite without any."""
-        return min(self.here, self._elsewhere)
+        return min(self.local_watermark, self._remote_watermark)
 
-    def elsewhere(self, watermark: float) -> None:
+    def set_remote_watermark(self, watermark: float) -> None:
         """The least watermark of the splits that other processes read."""
-        self._elsewhere = watermark
+        self._remote_watermark = watermark
         self._wake()
 
-    def wait(self, wake: Callable[[], None]) -> None:
+    def wake_on_change(self, wake: Callable[[], None]) -> None:
         """Call `wake` once, when some split has moved on or is gone."""
-        self._waiting.add(wake)
+        self._listeners.add(wake)
 
     def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, set()
-        for wake in waiting:
+        listeners, self._listeners = self._listeners, set()
+        for wake in listeners:
             wake()
 
 
 class StoredSplit(NamedTuple):
-    done: bool = False
+    ended: bool = False
     position: Any = None
     latest: int | None = None
     """The greatest event time read there, if the source's own tasks make watermarks."""
@@ -175,7 +174,7 @@ class SplitPositions:
         self._rows = backend.rows(positions.encode, positions.decode, scanned=True, hidden=True)
         self._new_positions: dict[str, Any] = {}
         """Positions that no barrier has passed yet."""
-        self._at_barriers: dict[CheckpointId, dict[str, Any]] = {}
+        self._barrier_positions: dict[CheckpointId, dict[str, Any]] = {}
         """Positions that have moved before the barriers of checkpoints that are not complete."""
 
     def owns(self, split: str) -> bool:
@@ -187,26 +186,26 @@ class SplitPositions:
 
     def put(self, split: str, split_state: StoredSplit) -> None:
         self._new_positions[split] = split_state.position
-        row = [split_state.done, split_state.position]
+        row = [split_state.ended, split_state.position]
         if split_state.latest is not None:
             row.append(split_state.latest)
         self._rows.put(self._row(split), row)
 
-    def at_barrier(self, checkpoint: CheckpointId) -> None:
+    def on_barrier(self, checkpoint: CheckpointId) -> None:
         """The positions put so far are those of the checkpoint."""
         if self._new_positions:
-            self._at_barriers[checkpoint] = self._new_positions
+            self._barrier_positions[checkpoint] = self._new_positions
             self._new_positions = {}
 
-    def completed(self, checkpoint: CheckpointId) -> dict[str, Any]:
+    def on_complete(self, checkpoint: CheckpointId) -> dict[str, Any]:
         """The positions in a completed checkpoint that have moved since the one before."""
         positions: dict[str, Any] = {}
-        for earlier in sorted(self._at_barriers):
+        for earlier in sorted(self._barrier_positions):
             if earlier <= checkpoint:
-                positions.update(self._at_barriers.pop(earlier))
+                positions.update(self._barrier_positions.pop(earlier))
         return positions
 
-    def started(self) -> Iterable[str]:
+    def stored_splits(self) -> Iterable[str]:
         """Splits with a stored position."""
         for group in range(self._backend.owned.first, self._backend.owned.last + 1):
             prefix = group.to_bytes(2, "big") + self._state

@@ -151,7 +151,7 @@ class Worker:
         for source in (await self._next(m.Run)).resumed_sources & subtasks.splits.keys():
             subtasks.splits[source].resumes = True
         for splits in subtasks.splits.values():
-            splits.alignment.elsewhere(-math.inf)  # until the others have said
+            splits.alignment.set_remote_watermark(-math.inf)  # until the others have said
         services = [self._obey(start, subtasks), self._say_ahead(subtasks), *subtasks.services()]
         self._running = True
         try:
@@ -208,7 +208,7 @@ class Worker:
                     self._uploads.start(self._upload_again(subtasks, reply, lost))
                 case m.Ahead(watermarks):
                     for source, watermark in watermarks.items():
-                        subtasks.splits[source].alignment.elsewhere(watermark)
+                        subtasks.splits[source].alignment.set_remote_watermark(watermark)
 
     async def _upload_again(self, subtasks: LocalSubtasks, reply: int, lost: Set[str]) -> None:
         await subtasks.upload_again(lost)
@@ -222,7 +222,7 @@ class Worker:
     async def _say_ahead(self, subtasks: LocalSubtasks) -> None:
         last_sent = None
         while subtasks.splits:
-            ahead = {source: splits.least for source, splits in subtasks.splits.items()}
+            ahead = {source: splits.watermark for source, splits in subtasks.splits.items()}
             if ahead != last_sent:
                 self._parent.send(m.Ahead(ahead))
                 last_sent = ahead
