@@ -181,3 +181,8 @@ def merged(
     while row is not None:
         yield row[0], decode(row[1])
         row = next(table_rows, None)
+
+
+def without_deleted(pairs: list[tuple[bytes, Any]]) -> list[tuple[bytes, Any]]:
+    """Keys and values of the rows that are there."""
+    return [pair for pair in pairs if pair[1] is not None]

@@ -19,7 +19,14 @@ from itertools import chain, islice, repeat
 from typing import Any, Final, cast
 
 from tidelog.changelog.change import ROW_PREFIX_BYTES
-from tidelog.changelog.changed_rows import ListedRows, RowsByGroup, merged, sharing, union
+from tidelog.changelog.changed_rows import (
+    ListedRows,
+    RowsByGroup,
+    merged,
+    sharing,
+    union,
+    without_deleted,
+)
 from tidelog.changelog.row_cache import RowCache
 from tidelog.changelog.row_memory import (
     BufferedRow,
@@ -285,9 +292,7 @@ class StateRows:
         return merged(rows, self._table.scan(lower, upper), self._decode)
 
     def here(self) -> Iterator[list[BufferedRow]]:
-        """The rows for `scan_with`, a list at a time: those that the table may lack, in no order
-        and some of them twice.
-        """
+        """Lists of the rows that the table may lack, for `scan_with`; in no order, some twice."""
         if self.is_complete:
             return (list(rows.values()) for rows in (self._rows.first, *self._rows.dicts))
         return iter((list(self._changed), list(self._dirty)))
@@ -299,8 +304,7 @@ class StateRows:
         chunks = iter(lambda: list(islice(cached_rows, _COPIED_AT_ONCE)), [])
         pairs = (self._pairs(chunk, copied=True) for chunk in chunks)
         if self.is_complete:
-            present = ([row for row in chunk if row[1] is not None] for chunk in pairs)
-            return chain.from_iterable(present)
+            return chain.from_iterable(map(without_deleted, pairs))
         table_rows = self._table.scan(lower, upper)
         return merged(chain.from_iterable(pairs), table_rows, self._decode)
 

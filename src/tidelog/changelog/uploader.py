@@ -11,7 +11,7 @@ Invariants:
 import asyncio
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Final
@@ -120,7 +120,7 @@ class Uploader:
         withdrawn = [entry for entry in self._queue if entry.chain is chain]
         if withdrawn:
             self._queue = [entry for entry in self._queue if entry.chain is not chain]
-            self._queued_bytes = sum(e.piece.raw_bytes for e in self._queue)
+            self._queued_bytes = _raw_bytes(self._queue)
             self._release(withdrawn)
 
     def leave(self) -> None:
@@ -245,7 +245,7 @@ class Uploader:
 
     def _fits_inline(self) -> bool:
         """The queue is small, and no waiting checkpoint has an open piece before a durable one."""
-        small = sum(entry.piece.size for entry in self._queue) <= self.config.inline_bytes
+        small = _sealed_bytes(self._queue) <= self.config.inline_bytes
         return small and all(waiter.capture.durable_first() for waiter in self._waiters)
 
     def _answer(self, *, inline: bool) -> None:
@@ -264,19 +264,18 @@ class Uploader:
         """Segments being uploaded are copies of pieces: they take at most half of the limit."""
         if not self._uploads:
             return True
-        size = sum(entry.piece.size for entry in self._next_segment())
+        size = _sealed_bytes(self._next_segment())
         fits = self._packed_bytes + size <= self.config.limit_bytes // 2
         return fits and len(self._uploads) < self.config.concurrency
 
     def _start_upload(self) -> None:
-        # In order up to the first piece that is still open: state metadata is submitted sealed and
-        # must not overtake the changes before it, or these and the changes after it would share a
-        # range that spans the metadata.
+        # In order up to the first open piece: state metadata is submitted sealed and must not
+        # overtake the changes before it, or one range would span the metadata.
         entries = self._next_segment()
         self._queue = self._queue[len(entries) :]
-        self._queued_bytes = sum(e.piece.raw_bytes for e in self._queue)
+        self._queued_bytes = _raw_bytes(self._queue)
         if entries:
-            packed = sum(entry.piece.size for entry in entries)
+            packed = _sealed_bytes(entries)
             self._packed_bytes += packed
             self._count()
             upload = asyncio.ensure_future(self._upload(entries))
@@ -313,14 +312,14 @@ class Uploader:
         self.ledger.begin(name)
         started = self.effects.clock.monotonic()
         try:
-            groups = [BlockGroup(r[0].chain.operator, r[0].chain.subtask, _blocks(r)) for r in runs]
-            if sum(entry.piece.size for entry in entries) <= SHORT_WORK_BYTES:
+            groups = list(map(_group, runs))
+            if _sealed_bytes(entries) <= SHORT_WORK_BYTES:
                 packed = pack(author, name, groups)
             else:
                 packed = await self.effects.offload.run(pack, author, name, groups)
             await self.store.put(name, packed.data)
         except TidelogError as error:
-            size = sum(entry.piece.raw_bytes for entry in entries)
+            size = _raw_bytes(entries)
             Event.SEGMENT_NOT_UPLOADED.log(logger, segment=name, bytes=size, error=error)
             self._put_back(entries, error)
             self.ledger.done([name])
@@ -343,7 +342,7 @@ class Uploader:
         """Queue the pieces of a failed upload again; fail the checkpoints that wait for them."""
         self.metrics.failures += 1
         self._queue = entries + self._queue
-        self._queued_bytes = sum(e.piece.raw_bytes for e in self._queue)
+        self._queued_bytes = _raw_bytes(self._queue)
         lost = {entry.piece for entry in entries}
         for waiter in list(self._waiters):
             if lost.intersection(waiter.capture.open_pieces()):
@@ -354,7 +353,7 @@ class Uploader:
         self._retry_at = self.effects.clock.monotonic() + self.config.max_age
 
     def _release(self, entries: list[_Queued]) -> None:
-        self._held_bytes -= sum(entry.piece.raw_bytes for entry in entries)
+        self._held_bytes -= _raw_bytes(entries)
         self._count()
         self._room.freed.set()
 
@@ -369,8 +368,17 @@ def _seal(pieces: Sequence[Piece]) -> None:
         piece.seal()
 
 
-def _blocks(run: Sequence[_Queued]) -> list[SealedBlock]:
-    return [entry.piece.sealed for entry in run if entry.piece.sealed is not None]
+def _raw_bytes(entries: Iterable[_Queued]) -> int:
+    return sum(entry.piece.raw_bytes for entry in entries)
+
+
+def _sealed_bytes(entries: Iterable[_Queued]) -> int:
+    return sum(entry.piece.size for entry in entries)
+
+
+def _group(run: Sequence[_Queued]) -> BlockGroup:
+    blocks = [entry.piece.sealed for entry in run if entry.piece.sealed is not None]
+    return BlockGroup(run[0].chain.operator, run[0].chain.subtask, blocks)
 
 
 def _contiguous_runs(entries: list[_Queued]) -> list[list[_Queued]]:

@@ -142,9 +142,7 @@ class Plan(msgspec.Struct, Generic[Task], frozen=True):
 def make_plan(predecessors: Mapping[Task, Collection[Task]], exited: Set[Task]) -> Plan[Task]:
     """The plan for tasks with their direct predecessors, of which some have exited."""
     running = frozenset(predecessors.keys() - exited)
-    starts_at = frozenset(
-        task for task in running if all(before in exited for before in predecessors[task])
-    )
+    starts_at = frozenset(task for task in running if exited >= set(predecessors[task]))
     return Plan(starts_at, running)
 
 

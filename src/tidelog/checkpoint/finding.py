@@ -82,8 +82,8 @@ def without_changes(
             continue
         remaining = replace(
             finding,
-            unusable=tuple(number for number in finding.unusable if number in present),
-            doubtful=tuple(number for number in finding.doubtful if number in present),
+            unusable=tuple(filter(present.__contains__, finding.unusable)),
+            doubtful=tuple(filter(present.__contains__, finding.doubtful)),
         )
         if remaining.checkpoints or not finding.checkpoints:
             yield remaining

@@ -64,10 +64,10 @@ def reopened(operator: OperatorState) -> OperatorState:
     For an operator in another shape than it had when a part of it finished: records in flight may
     go to any of its new subtasks.
     """
-    subtasks = [
-        msgspec.structs.replace(subtask, finished=False, inherited=(), watermark=None, ahead=())
-        if subtask.finished
-        else subtask
-        for subtask in operator.subtasks
-    ]
-    return msgspec.structs.replace(operator, subtasks=tuple(subtasks))
+    replace = msgspec.structs.replace
+    subtasks = list(operator.subtasks)
+    for index, subtask in enumerate(subtasks):
+        if subtask.finished:
+            anew = replace(subtask, finished=False, inherited=(), watermark=None, ahead=())
+            subtasks[index] = anew
+    return replace(operator, subtasks=tuple(subtasks))

@@ -110,7 +110,7 @@ class Collector:
         retained: set[str] = set().union(*self._retained.values())
         dead = sorted(filter(self._may_go, names - retained - in_use))
         errors = await together(map(self._delete, dead), _AT_ONCE)
-        if failed := [error for error in errors if error is not None]:
+        if failed := list(filter(None, errors)):
             Event.OBJECTS_NOT_DELETED.log(logger, objects=len(failed), error=failed[-1])
 
     def _may_go(self, name: str) -> bool:

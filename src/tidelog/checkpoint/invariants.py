@@ -6,7 +6,6 @@ coordinator asserts the manifest's part before it writes, `tidelog inspect` chec
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from itertools import pairwise
 
 import msgspec
 
@@ -114,9 +113,9 @@ def _operator_violations(where: str, operator: OperatorState) -> Iterator[Findin
         yield Finding(Invariant.SUBTASKS, where, "subtasks 0..n-1", f"{indices}")
     yield from _unique(Invariant.STATE_IDS, where, "state ids", [s.id for s in operator.states])
     yield from _unique(Invariant.STATE_IDS, where, "state names", [s.name for s in operator.states])
-    ranges = [(s.first_key_group, s.last_key_group + 1) for s in operator.subtasks]
     expected = 0
-    for (first, end), subtask in zip(ranges, operator.subtasks, strict=True):
+    for subtask in operator.subtasks:
+        first, end = subtask.first_key_group, subtask.last_key_group + 1
         if first != expected or end <= first:
             yield Finding(
                 Invariant.KEY_GROUPS,
@@ -222,15 +221,18 @@ def slot_violations(
 
 
 def _checkpoint_id_violations(entries: Mapping[Slot, Entry]) -> Iterator[Finding]:
-    checkpoints = [e for _, e in sorted(entries.items()) if isinstance(e, Checkpoint)]
-    for before, after in pairwise(checkpoints):
-        if after.checkpoint_id <= before.checkpoint_id:
+    before: Checkpoint | None = None
+    for _, after in sorted(entries.items()):
+        if not isinstance(after, Checkpoint):
+            continue
+        if before is not None and after.checkpoint_id <= before.checkpoint_id:
             yield Finding(
                 Invariant.CHECKPOINT_IDS,
                 object_names.checkpoint(after.slot),
                 f"a checkpoint id above {before.checkpoint_id}, that of checkpoint {before.slot}",
                 f"{after.checkpoint_id}",
             )
+        before = after
 
 
 def _start_violations(
@@ -261,9 +263,10 @@ def direct_needs(checkpoint: Checkpoint) -> list[Need]:
         for part in subtask.ranges:
             end = part.offset + part.length
             segments[part.segment] = max(end, segments.get(part.segment, 0))
-    descriptors = {ref.descriptor: ref.size for ref in checkpoint.materializations()}
     needs = [Need(name, size, exact=False) for name, size in segments.items()]
-    return needs + [Need(name, size, exact=True) for name, size in descriptors.items()]
+    for ref in checkpoint.materializations():
+        needs.append(Need(ref.descriptor, ref.size, exact=True))
+    return needs
 
 
 def table_needs(descriptor: Descriptor) -> list[Need]:

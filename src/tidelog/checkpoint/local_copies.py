@@ -100,8 +100,7 @@ def remove_unfinished(directory: Path) -> None:
 
 def scan(directory: Path) -> dict[str, int]:
     """The copies in a directory and their bytes."""
-    names = {info.name: info.size for info in walk(directory, "", "")}
-    return {name: size for name, size in names.items() if copied(name)}
+    return {info.name: info.size for info in walk(directory, "", "") if copied(info.name)}
 
 
 def write(directory: Path, name: str, data: bytes, token: str) -> int:

@@ -200,8 +200,8 @@ class SubtaskState(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def materializations(self) -> list[MaterializationRef]:
         """The materialized tables of all layers, the inherited ones included."""
-        refs = (layer.materialization for layer in self.layers)
-        return [ref for ref in refs if ref is not None]
+        layers = self.layers
+        return [s.materialization for s in layers if s.materialization is not None]
 
 
 class OperatorState(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -20,7 +20,7 @@ def subsumed(
     retained: Iterable[Slot], keep: int, pinned: Collection[Slot] = frozenset()
 ) -> list[Slot]:
     """The checkpoint slots that a history of the newest `keep` besides `pinned` does not need."""
-    ordered = sorted(slot for slot in retained if slot not in pinned)
+    ordered = sorted(set(retained).difference(pinned))
     return ordered[: max(0, len(ordered) - keep)]
 
 
@@ -54,8 +54,10 @@ def in_ranges(slot: Slot, ranges: SlotRanges) -> bool:
 
 def subtask_objects(state: SubtaskState) -> set[str]:
     """Objects a subtask's state names directly: segments and descriptors."""
-    descriptors = (ref.descriptor for ref in state.materializations)
-    return {*descriptors, *(log_range.segment for log_range in state.ranges)}
+    names = set[str]().union(*map(layer_objects, state.layers))
+    if state.in_flight is not None:
+        names.update(log_range.segment for log_range in state.in_flight.log)
+    return names
 
 
 def layer_objects(layer: InheritedState) -> set[str]:
@@ -68,7 +70,10 @@ def layer_objects(layer: InheritedState) -> set[str]:
 
 def checkpoint_objects(checkpoint: Checkpoint) -> set[str]:
     """Objects a checkpoint names directly; its descriptors name the table files."""
-    return set().union(*(subtask_objects(subtask) for _, subtask in checkpoint.subtasks()))
+    names: set[str] = set()
+    for _, subtask in checkpoint.subtasks():
+        names |= subtask_objects(subtask)
+    return names
 
 
 def collectable(

@@ -7,6 +7,7 @@ checkpoint before does not hold, so it is never larger than the full one.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import Checkpoint, InheritedState, MaterializationRef, SubtaskState
 from tidelog.metrics import gauge
 
@@ -90,18 +91,28 @@ class CheckpointContents:
 
 
 def contents_of(checkpoint: Checkpoint) -> CheckpointContents:
-    states = [state for _, state in checkpoint.subtasks()]
-    barriers = [state.barrier for state in states if state.barrier is not None]
-    in_flight = [state.in_flight for state in states if state.in_flight is not None]
+    changes = inline = transactions = unaligned = buffers = buffered_bytes = 0
+    start_delay_ms = alignment_ms = 0
+    for _, state in checkpoint.subtasks():
+        changes += replay_changes(state)
+        inline += inline_bytes(state)
+        transactions += len(state.transactions)
+        if state.barrier is not None:
+            unaligned += state.barrier.unaligned
+            start_delay_ms = max(start_delay_ms, state.barrier.start_delay_ms)
+            alignment_ms = max(alignment_ms, state.barrier.alignment_ms)
+        if state.in_flight is not None:
+            buffers += state.in_flight.buffers
+            buffered_bytes += state.in_flight.bytes
     return CheckpointContents(
-        replay_changes=sum(map(replay_changes, states)),
-        inline_bytes=sum(map(inline_bytes, states)),
-        transactions=sum(len(state.transactions) for state in states),
-        unaligned_subtasks=sum(facts.unaligned for facts in barriers),
-        start_delay_s=max((facts.start_delay_ms for facts in barriers), default=0) / 1000,
-        alignment_s=max((facts.alignment_ms for facts in barriers), default=0) / 1000,
-        in_flight_buffers=sum(ref.buffers for ref in in_flight),
-        in_flight_bytes=sum(ref.bytes for ref in in_flight),
+        replay_changes=changes,
+        inline_bytes=inline,
+        transactions=transactions,
+        unaligned_subtasks=unaligned,
+        start_delay_s=start_delay_ms / 1000,
+        alignment_s=alignment_ms / 1000,
+        in_flight_buffers=buffers,
+        in_flight_bytes=buffered_bytes,
     )
 
 
@@ -112,14 +123,19 @@ def checkpoint_sizes(
 
     Log within the manifest is new every time: it is written again.
     """
-    states = [layer for _, layer in new.layers()]
-    before = [layer for _, layer in previous.layers()] if previous is not None else []
-    previous_lengths = {(r.segment, r.offset): r.length for state in before for r in state.log}
-    # Several subtasks that inherit from one name the same objects.
-    ranges = dict.fromkeys(log_range for state in states for log_range in state.log)
-    inline = sum(len(block) for state in states for block in state.inline)
-    full = sum(r.length for r in ranges)
-    unchanged = sum(min(r.length, previous_lengths.get((r.segment, r.offset), 0)) for r in ranges)
+    previous_lengths: dict[tuple[str, int], int] = {}
+    for _, layer in previous.layers() if previous is not None else ():
+        for part in layer.log:
+            previous_lengths[part.segment, part.offset] = part.length
+    ranges: set[LogRange] = set()  # subtasks that inherit from the same one have the same ranges
+    inline = 0
+    for _, layer in new.layers():
+        ranges.update(layer.log)
+        inline += sum(map(len, layer.inline))
+    full = unchanged = 0
+    for part in ranges:
+        full += part.length
+        unchanged += min(part.length, previous_lengths.get((part.segment, part.offset), 0))
     refs = new.materializations()
     earlier = previous.materializations() if previous is not None else []
     return CheckpointSizes(
@@ -143,17 +159,18 @@ def replay_changes(state: SubtaskState) -> int:
 
 def inline_bytes(state: SubtaskState) -> int:
     """Bytes of a subtask's log that lie in the manifest."""
-    return sum(len(block) for layer in state.layers for block in layer.inline)
+    return sum(sum(map(len, layer.inline)) for layer in state.layers)
 
 
 def _new_bytes(
     refs: list[MaterializationRef], before: list[MaterializationRef], shared: SharedFiles
 ) -> int:
     descriptors = {ref.descriptor for ref in before}
-    previous_files = {name for descriptor in descriptors for name in shared(descriptor)}
-    return sum(
-        ref.table_bytes
-        - sum(n for name, n in shared(ref.descriptor).items() if name in previous_files)
-        for ref in refs
-        if ref.descriptor not in descriptors
-    )
+    previous_files = set[str]().union(*map(shared, descriptors))
+    new_bytes = 0
+    for ref in refs:
+        if ref.descriptor not in descriptors:
+            files = shared(ref.descriptor)
+            unchanged = files.keys() & previous_files
+            new_bytes += ref.table_bytes - sum(map(files.__getitem__, unchanged))
+    return new_bytes

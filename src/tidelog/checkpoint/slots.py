@@ -78,9 +78,11 @@ async def list_slots(store: ObjectStore, after: Slot | None = None) -> dict[Slot
     One LIST, not for the hot path.
     """
     start = object_names.checkpoint(after) if after is not None else ""
-    infos = [info async for info in store.list(object_names.CHECKPOINTS, start)]
-    slot_sizes = ((object_names.slot_of(info.name), info.size) for info in infos)
-    return {slot: size for slot, size in slot_sizes if slot is not None}
+    sizes: dict[Slot, int] = {}
+    async for info in store.list(object_names.CHECKPOINTS, start):
+        if (slot := object_names.slot_of(info.name)) is not None:
+            sizes[slot] = info.size
+    return sizes
 
 
 async def read_slot(store: ObjectStore, slot: Slot) -> Entry:

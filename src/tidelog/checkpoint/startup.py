@@ -7,7 +7,7 @@ descriptor.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -110,13 +110,14 @@ async def read_history(
     """Read all retained checkpoints and fill the ledger with older generations' objects."""
     # Side by side: one after the other, a store's latency would be most of a small restart.
     entries = await together((_read(slots, slot) for slot in takeover.slots), AT_ONCE)
-    checkpoints = [entry for entry in entries if isinstance(entry, Checkpoint)]
-    damaged = {
-        slot: entry
-        for slot, entry in zip(takeover.slots, entries, strict=True)
-        if isinstance(entry, TidelogError)
-    }
-    descriptors = {ref.descriptor for c in checkpoints for ref in c.materializations()}
+    checkpoints: list[Checkpoint] = []
+    damaged: dict[Slot, TidelogError] = {}
+    for slot, entry in zip(takeover.slots, entries, strict=True):
+        if isinstance(entry, Checkpoint):
+            checkpoints.append(entry)
+        elif isinstance(entry, TidelogError):
+            damaged[slot] = entry
+    descriptors = _descriptors_of(checkpoints)
     older: list[str] = []
     described: dict[str, Descriptor] = {}
     listing = (
@@ -127,9 +128,13 @@ async def read_history(
     complete = not damaged and described.keys() == descriptors
     if complete:
         ledger.inherit(older)
-    newest = {ref.descriptor for c in checkpoints[-1:] for ref in c.materializations()}
+    newest = _descriptors_of(checkpoints[-1:])
     newest_descriptors = {name: described[name] for name in described if name in newest}
     return History(tuple(checkpoints), damaged, complete, newest_descriptors)
+
+
+def _descriptors_of(checkpoints: Iterable[Checkpoint]) -> set[str]:
+    return {ref.descriptor for c in checkpoints for ref in c.materializations()}
 
 
 async def _read(slots: SlotLog, slot: Slot) -> Entry | TidelogError:

@@ -116,10 +116,12 @@ class SparkJobs:
     async def _show(self, group: str, progress: Progress) -> None:
         tracker = self.session.sparkContext.statusTracker()
         while True:
-            jobs = map(tracker.getJobInfo, tracker.getJobIdsForGroup(group))
-            stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
-            reported = [stage for stage in stages if stage]
-            progress(sum(s.numCompletedTasks for s in reported), sum(s.numTasks for s in reported))
+            done = total = 0
+            for job in filter(None, map(tracker.getJobInfo, tracker.getJobIdsForGroup(group))):
+                for stage in filter(None, map(tracker.getStageInfo, job.stageIds)):
+                    done += stage.numCompletedTasks
+                    total += stage.numTasks
+            progress(done, total)
             await self.effects.clock.sleep(_POLL_S)
 
 

@@ -122,8 +122,8 @@ def test_the_latency_of_records_and_the_longest_standstill_are_shown_by_the_slow
     assert "; latency longest standstill 0 ms; " in lines[-1]
     for each in (status, RUNNING):
         reporter.end(Ending("finished", 0, each, None, 2.0))
-    assert lines[-2].endswith(", the last is 9, longest standstill 2.1 s")
-    assert lines[-1].endswith(", the last is 9")
+    assert lines[-2].endswith(", the last is number 9, longest standstill 2.1 s")
+    assert lines[-1].endswith(", the last is number 9")
     JsonReports().observe(status, ReadSpeed())
     first, second, _ = json.loads(capsys.readouterr().out)["operators"]
     assert (first["longest_standstill_s"], first["long_standstills"]) == (2.125, 0)

@@ -95,18 +95,20 @@ class QueryCheckpoint:
     @cached_property
     def commits(self) -> dict[int, Commit]:
         """Readable commits by batch, in order."""
-        readable = [commit for commit in self.read.values() if isinstance(commit, Commit)]
-        return {
-            commit.batch: commit for commit in sorted(readable, key=lambda commit: commit.batch)
-        }
+        commits: dict[int, Commit] = {}
+        for content in self.read.values():
+            if isinstance(content, Commit):
+                commits[content.batch] = content
+        return dict(sorted(commits.items()))
 
     @cached_property
     def roll_ups(self) -> dict[int, IndexDocument]:
         """The rolled-up index of each window, by the window's first batch, in order."""
-        documents = [
-            content for content in self.read.values() if isinstance(content, IndexDocument)
-        ]
-        return {document.first: document for document in sorted(documents, key=lambda d: d.first)}
+        documents: dict[int, IndexDocument] = {}
+        for content in self.read.values():
+            if isinstance(content, IndexDocument):
+                documents[content.first] = content
+        return dict(sorted(documents.items()))
 
     @cached_property
     def damaged(self) -> dict[str, TidelogError]:
@@ -121,11 +123,11 @@ class QueryCheckpoint:
     @cached_property
     def damaged_commits(self) -> dict[int, TidelogError]:
         """What is wrong with commits that cannot be read, by batch."""
-        return {
-            int(name.removeprefix(COMMITS)): content
-            for name, content in self.read.items()
-            if name.startswith(COMMITS) and isinstance(content, TidelogError)
-        }
+        errors: dict[int, TidelogError] = {}
+        for name, content in self.read.items():
+            if name.startswith(COMMITS) and isinstance(content, TidelogError):
+                errors[int(name.removeprefix(COMMITS))] = content
+        return errors
 
     @cached_property
     def segments(self) -> dict[str, int]:
@@ -158,14 +160,20 @@ class QueryCheckpoint:
     @cached_property
     def changelogs(self) -> dict[ChangelogName, int]:
         """Real changelog files with checkpoint ids, and their lengths in bytes."""
-        parsed = ((ChangelogName.parse(n.removeprefix(STATE)), n) for n in self.state_files)
-        return {name: self.objects[file] for name, file in parsed if name is not None}
+        changelogs: dict[ChangelogName, int] = {}
+        for file in self.state_files:
+            if (name := ChangelogName.parse(file.removeprefix(STATE))) is not None:
+                changelogs[name] = self.objects[file]
+        return changelogs
 
     @cached_property
     def snapshots(self) -> list[StoreSnapshot]:
         """Snapshots of all state stores, of failed attempts as well."""
-        files = (_SNAPSHOT.fullmatch(name.removeprefix(STATE)) for name in sorted(self.state_files))
-        return [StoreSnapshot(match[1], int(match[2]), match[3]) for match in files if match]
+        snapshots: list[StoreSnapshot] = []
+        for name in sorted(self.state_files):
+            if match := _SNAPSHOT.fullmatch(name.removeprefix(STATE)):
+                snapshots.append(StoreSnapshot(match[1], int(match[2]), match[3]))
+        return snapshots
 
     @cached_property
     def committed(self) -> set[int]:
@@ -199,7 +207,9 @@ class QueryCheckpoint:
         """All readable index documents; a batch may stand in two of them, which then agree, but
         that a roll-up, which comes later, does not name segments within commits.
         """
-        yield from (commit.index for commit in self.commits.values() if commit.index is not None)
+        for commit in self.commits.values():
+            if commit.index is not None:
+                yield commit.index
         yield from self.roll_ups.values()
 
     @cached_property
@@ -209,8 +219,12 @@ class QueryCheckpoint:
         A roll-up can be older than the commits of its batches, where a query was set back and ran
         on: then the commits decide which of its entries count.
         """
-        entries = (entry for document in self.documents() for entry in document.entries)
-        return {entry.name: entry for entry in entries if self.names(entry.name)}
+        entries: dict[ChangelogName, IndexEntry] = {}
+        for document in self.documents():
+            for entry in document.entries:
+                if self.names(entry.name):
+                    entries[entry.name] = entry
+        return entries
 
     def names(self, name: ChangelogName) -> bool:
         """Whether the commit of its batch names a changelog, as far as there is one to ask."""
@@ -327,8 +341,12 @@ async def _listed(store: ObjectStore, *prefixes: str) -> dict[str, int]:
 
 
 def _numbers(names: Iterable[str], prefix: str) -> list[int]:
-    leaves = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
-    return sorted(int(leaf) for leaf in leaves if leaf.isdecimal())
+    numbers: list[int] = []
+    for name in names:
+        leaf = name.removeprefix(prefix)
+        if leaf != name and leaf.isdecimal():
+            numbers.append(int(leaf))
+    return sorted(numbers)
 
 
 async def _read(store: ObjectStore, name: str) -> Read:

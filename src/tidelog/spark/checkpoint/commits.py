@@ -77,21 +77,18 @@ def read_offsets(data: bytes) -> Offsets:
     if version.strip() not in _OFFSETS_VERSIONS:
         raise ValueError(repr(version[:20]))
     has_names = version.strip() == b"v2"
+    file_logs: dict[int, int] = {}
     try:
-        offsets = [
-            _offset(line.partition(b":")[2] or line if has_names else line) for line in sources
-        ]
-        logs = () if has_names else ((n, _file_log(offset)) for n, offset in enumerate(offsets))
-        return Offsets(
-            msgspec.json.decode(metadata, type=dict[str, Any]),
-            {number: entry for number, entry in logs if entry is not None},
-        )
+        for number, line in enumerate(sources):
+            text = line.partition(b":")[2] or line if has_names else line
+            if text.strip() in {b"", b"-"}:
+                continue
+            entry = _file_log(msgspec.json.decode(text))
+            if entry is not None and not has_names:
+                file_logs[number] = entry
+        return Offsets(msgspec.json.decode(metadata, type=dict[str, Any]), file_logs)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as cause:
         raise ValueError(str(cause)) from cause
-
-
-def _offset(line: bytes) -> Any:
-    return None if line.strip() in {b"", b"-"} else msgspec.json.decode(line)
 
 
 def _file_log(offset: Any) -> int | None:

@@ -16,6 +16,7 @@ from tidelog.spark.checkpoint.checkpoint import (
     COMMITS,
     OFFSETS,
     UNREADABLE,
+    Entries,
     QueryCheckpoint,
     by_segment,
     read_checkpoint,
@@ -74,8 +75,7 @@ class LogSummary:
 
 def summarize_log(checkpoint: QueryCheckpoint, assessment: Assessment) -> LogSummary:
     """Totals of a checkpoint's log."""
-    indexed = {p.segment for entry in checkpoint.indexed.values() for p in entry.pieces}
-    orphans = [size for name, size in checkpoint.segments.items() if name not in indexed]
+    orphans = _unnamed_segments(checkpoint, checkpoint.indexed)
     return LogSummary(
         segments=len(checkpoint.segments),
         bytes=sum(checkpoint.segments.values()),
@@ -83,9 +83,15 @@ def summarize_log(checkpoint: QueryCheckpoint, assessment: Assessment) -> LogSum
         live_bytes=sum(map(stored_bytes, assessment.live)),
         expired_changelogs=assessment.expired,
         orphan_segments=len(orphans),
-        orphan_bytes=sum(orphans),
+        orphan_bytes=sum(map(checkpoint.segments.__getitem__, orphans)),
         roll_ups=len(checkpoint.roll_ups),
     )
+
+
+def _unnamed_segments(checkpoint: QueryCheckpoint, entries: Entries) -> list[str]:
+    """The segments in which none of these changelogs lies."""
+    named = {piece.segment for entry in entries.values() for piece in entry.pieces}
+    return [name for name in checkpoint.segments if name not in named]
 
 
 async def summarize_batches(store: ObjectStore, checkpoint: QueryCheckpoint) -> list[BatchSummary]:
@@ -97,8 +103,9 @@ async def summarize_batches(store: ObjectStore, checkpoint: QueryCheckpoint) -> 
     snapshots = Counter(snapshot.version - 1 for snapshot in checkpoint.snapshots)
     planned = checkpoint.commits.keys() & set(checkpoint.offsets)
     started = await gather_bounded(sorted(planned), partial(_started_ms, store))
-    return [
-        BatchSummary(
+    summaries: list[BatchSummary] = []
+    for batch, commit in checkpoint.commits.items():
+        summary = BatchSummary(
             batch=batch,
             format=commit.format,
             started_ms=started.get(batch),
@@ -110,8 +117,8 @@ async def summarize_batches(store: ObjectStore, checkpoint: QueryCheckpoint) -> 
             segments=len({p.segment for entry in entries[batch] for p in entry.pieces}),
             snapshots=snapshots[batch],
         )
-        for batch, commit in checkpoint.commits.items()
-    ]
+        summaries.append(summary)
+    return summaries
 
 
 def stored_bytes(entry: IndexEntry) -> int:
@@ -215,7 +222,9 @@ def _damage(checkpoint: QueryCheckpoint, located: Located) -> Iterator[CheckResu
         yield fail("damage", _described(error), action)
     for _, error in sorted((located.damaged_footers or {}).items()):
         yield fail("damage", _described(error), BRING_BACK)
-    lengths = {name: n for doc in checkpoint.documents() for name, n in doc.segments.items()}
+    lengths: dict[str, int] = {}
+    for document in checkpoint.documents():
+        lengths.update(document.segments)
     for segment in sorted(located.assessment.live_segments() & lengths.keys()):
         size = checkpoint.segment_bytes[segment]
         if size != lengths[segment]:
@@ -239,10 +248,8 @@ def _lost(assessment: Assessment) -> Iterator[CheckResult]:
 
 
 def _orphans(checkpoint: QueryCheckpoint, located: Located) -> Iterator[CheckResult]:
-    indexed = {piece.segment for entry in located.entries.values() for piece in entry.pieces}
-    orphans = [name for name in checkpoint.segments if name not in indexed]
-    if orphans:
-        size = sum(checkpoint.segments[name] for name in orphans)
+    if orphans := _unnamed_segments(checkpoint, located.entries):
+        size = sum(map(checkpoint.segments.__getitem__, orphans))
         actual = f"{plural(len(orphans), 'segment')} of {size:,} bytes that no index names"
         yield warn("orphans", actual, "nothing: the query's next start deletes garbage")
 
@@ -263,7 +270,7 @@ async def _contents(
         read = await gather_bounded(by_segment(assessment.live), check, progress)
     finally:
         await reader.close()
-    errors = [error for error in read.values() if error is not None]
+    errors = filter(None, read.values())
     failures = [fail("contents", _described(error), BRING_BACK) for error in errors]
     return failures or [
         ok("contents", f"{plural(len(read), 'changelog')} read, every checksum right")

@@ -78,13 +78,15 @@ def assess(checkpoint: QueryCheckpoint, entries: Entries) -> Assessment:
         for store in _stores(checkpoint, entries)
     }
     needed = [entry for n, entry in entries.items() if n.version >= stores[n.directory].floor]
-    missing_segments = {entry.name: _missing_segments(checkpoint, entry) for entry in needed}
-    live = [entry for entry in needed if not missing_segments[entry.name]]
-    lost = [
-        Lost(f"state/{name.path} in {', '.join(map(segment_object, segments))}", name.version - 1)
-        for name, segments in missing_segments.items()
-        if segments and name not in checkpoint.changelogs
-    ]
+    live: list[IndexEntry] = []
+    lost: list[Lost] = []
+    for entry in needed:
+        name = entry.name
+        if not (missing_segments := _missing_segments(checkpoint, entry)):
+            live.append(entry)
+        elif name not in checkpoint.changelogs:
+            segments = ", ".join(map(segment_object, missing_segments))
+            lost.append(Lost(f"state/{name.path} in {segments}", name.version - 1))
     for store in stores.values():
         lost += _gaps(store, checkpoint, oldest)
     lost += _unresolved(checkpoint, stores.values(), entries)
@@ -97,8 +99,8 @@ def assess(checkpoint: QueryCheckpoint, entries: Entries) -> Assessment:
 
 
 def _missing_segments(checkpoint: QueryCheckpoint, entry: IndexEntry) -> list[str]:
-    names = dict.fromkeys(piece.segment for piece in entry.pieces)
-    return [name for name in names if name not in checkpoint.segment_bytes]
+    present = checkpoint.segment_bytes
+    return list(dict.fromkeys(p.segment for p in entry.pieces if p.segment not in present))
 
 
 def _partition_of(directory: str) -> tuple[int, int]:
@@ -146,18 +148,16 @@ def _floor(
     reach = oldest + KEPT_LONGER if oldest > 1 else oldest
     # An index names changelogs for some time after their segments were cleaned up. That is no loss
     # while no batch misses them whose state Spark keeps.
-    newest_lost = max(
-        (
-            name.version
-            for name, entry in store.entries.items()
-            if start <= name.version <= reach
-            and name not in store.files
-            and _missing_segments(checkpoint, entry)
-        ),
-        default=-1,
-    )
-    later = (version for version in versions if oldest < version <= reach)
-    return next((version for version in (start, *later) if version > newest_lost), start)
+    newest_lost = -1
+    for name, entry in store.entries.items():
+        in_reach = start <= name.version <= reach
+        if in_reach and name not in store.files and _missing_segments(checkpoint, entry):
+            newest_lost = max(newest_lost, name.version)
+    if start <= newest_lost:
+        for version in versions:
+            if oldest < version <= reach and version > newest_lost:
+                return version
+    return start
 
 
 def _is_usable(snapshot: StoreSnapshot, committed: Committed) -> bool:

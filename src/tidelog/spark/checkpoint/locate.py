@@ -51,8 +51,11 @@ async def read_footers(
             damaged[where] = error
 
     await gather_bounded(sorted(segments), read, progress)
-    entries = (assembled(name, parts) for name, parts in pieces.items())
-    return {entry.name: entry for entry in entries if entry is not None}, damaged
+    entries: dict[ChangelogName, IndexEntry] = {}
+    for name, located_pieces in pieces.items():
+        if (assembled_entry := assembled(name, located_pieces)) is not None:
+            entries[name] = assembled_entry
+    return entries, damaged
 
 
 def assembled(
@@ -66,7 +69,7 @@ def assembled(
     if total == 0 or pieces.keys() != set(range(total)):
         return None
     content_bytes = sum(piece.length - framing_bytes(name) for piece in pieces.values())
-    return IndexEntry(name, content_bytes, tuple(pieces[number] for number in range(total)))
+    return IndexEntry(name, content_bytes, tuple(map(pieces.__getitem__, range(total))))
 
 
 @dataclass(frozen=True, slots=True)

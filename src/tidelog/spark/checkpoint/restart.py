@@ -173,7 +173,7 @@ async def _state(
         obstacles = await gather_bounded(checkpoint.commits[batch].ids, look)
     finally:
         await reader.close()
-    return [obstacle for obstacle in obstacles.values() if obstacle is not None]
+    return list(filter(None, obstacles.values()))
 
 
 async def _look_at_version(

@@ -14,6 +14,7 @@ does not fire, also when Spark has read it ahead; the times of a key are listed 
 
 import re
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any, Final
 
 from tidelog.errors import ConfigError
@@ -155,10 +156,10 @@ class SparkMapState(_SparkState):
         return iter(sorted(entries, key=lambda entry: encode(entry[0])))
 
     def keys(self) -> Iterator[tuple[Any, ...]]:
-        return (key for key, _ in self.iterator())
+        return map(itemgetter(0), self.iterator())
 
     def values(self) -> Iterator[tuple[Any, ...]]:
-        return (value for _, value in self.iterator())
+        return map(itemgetter(1), self.iterator())
 
     def removeKey(self, key: tuple[Any, ...]) -> None:
         self._state.removeKey(self._keys.check(key))

@@ -71,8 +71,12 @@ class ReadRequest:
     def kept(self, rows: Iterable[Row]) -> list[Row]:
         """The rows that pass the filter; each has a value in all columns that narrow it."""
         names = self.options.view.narrowed_by
-        accepts = self.options.filter.accepts
-        return [row for row in rows if accepts(**{name: row[name] for name in names})]
+        passing: list[Row] = []
+        for row in rows:
+            values = {name: row[name] for name in names}
+            if self.options.filter.accepts(**values):
+                passing.append(row)
+        return passing
 
 
 class ReadPart(Protocol):

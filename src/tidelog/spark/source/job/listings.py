@@ -103,11 +103,7 @@ def _with_slots(inventory: Inventory, present: Collection[Slot]) -> Inventory:
     slots = inventory.slots
     entries = {slot: entry for slot, entry in slots.entries.items() if slot in present}
     present_slots = replace(slots, entries=entries)
-    names = {
-        name
-        for checkpoint in present_slots.checkpoints.values()
-        for name in checkpoint_objects(checkpoint)
-    }
+    names = set[str]().union(*map(checkpoint_objects, present_slots.checkpoints.values()))
     unreadable = {name: e for name, e in inventory.unreadable.items() if name in names}
     return replace(inventory, slots=present_slots, unreadable=unreadable)
 
@@ -155,21 +151,15 @@ async def plan_blocks(store: ObjectStore, request: ReadRequest) -> Sequence[Read
     uses = range_uses(retained)
     created = {checkpoint.slot: checkpoint.created_ms for checkpoint in retained}
     read = _from_headers if request.asks_for(*_IN_HEADERS) else _from_footer
-    segments = [
-        Listing(
-            partial(_block_rows, read, info, uses.get(info.name, ()), created),
-            info.size,
-            may_vanish=True,
-        )
-        async for info in store.list(object_names.SEGMENTS)
-        if object_names.generation_of(info.name) is not None
-    ]
-    manifests = [
-        Listing(partial(_inline_rows, checkpoint))
-        for checkpoint in retained
-        if any(True for _, state in checkpoint.subtasks() for _ in _inline(state))
-    ]
-    return [*segments, *manifests]
+    parts: list[Listing] = []
+    async for info in store.list(object_names.SEGMENTS):
+        if object_names.generation_of(info.name) is not None:
+            rows = partial(_block_rows, read, info, uses.get(info.name, ()), created)
+            parts.append(Listing(rows, info.size, may_vanish=True))
+    for checkpoint in retained:
+        if any(next(_inline(state), None) for _, state in checkpoint.subtasks()):
+            parts.append(Listing(partial(_inline_rows, checkpoint)))
+    return parts
 
 
 async def _block_rows(
@@ -210,9 +200,11 @@ async def _inline_rows(checkpoint: Checkpoint, _: ObjectStore) -> list[Row]:
 def _inline(state: SubtaskState) -> Iterator[tuple[int, bytes]]:
     """The blocks that live in a manifest, with the subtask that wrote each."""
     for layer in state.layers:
-        yield from ((layer.subtask, data) for data in layer.inline)
+        for data in layer.inline:
+            yield layer.subtask, data
     if state.in_flight is not None:
-        yield from ((state.index, data) for data in state.in_flight.inline)
+        for data in state.in_flight.inline:
+            yield state.index, data
 
 
 async def _from_footer(store: ObjectStore, name: str, size: int) -> list[Row]:
