@@ -7,7 +7,13 @@ checkpoint before does not hold, so it is never larger than the full one.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tidelog.checkpoint.manifest import Checkpoint, InheritedState, MaterializationRef, SubtaskState
+from tidelog.checkpoint.manifest import (
+    BarrierFacts,
+    Checkpoint,
+    InheritedState,
+    MaterializationRef,
+    SubtaskState,
+)
 from tidelog.metrics import gauge
 
 SharedFiles = Callable[[str], Mapping[str, int]]
@@ -89,9 +95,14 @@ class CheckpointContents:
     )
 
 
+def barriers_of(checkpoint: Checkpoint) -> list[BarrierFacts]:
+    """How the barriers passed the subtasks that say so."""
+    return [state.barrier for _, state in checkpoint.subtasks() if state.barrier is not None]
+
+
 def contents_of(checkpoint: Checkpoint) -> CheckpointContents:
     states = [state for _, state in checkpoint.subtasks()]
-    barriers = [state.barrier for state in states if state.barrier is not None]
+    barriers = barriers_of(checkpoint)
     in_flight = [state.in_flight for state in states if state.in_flight is not None]
     return CheckpointContents(
         replay_changes=sum(map(replay_changes, states)),

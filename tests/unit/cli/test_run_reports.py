@@ -72,7 +72,7 @@ def test_in_json_every_line_on_standard_error_is_a_document_also_the_reason_of_t
         levels = [document["level"] for document in documents]
         assert set(documents[0]) >= {"time", "level", "logger", "event", "message"}
         assert ("error" in levels) == (result.exit_code > 0)
-    assert "finished; 1 records" in good.stderr and "Next: " in bad.stderr
+    assert "finished; 1 record in" in good.stderr and "Next: " in bad.stderr
 
 
 def test_json_has_one_line_per_look_and_a_result(capsys: pytest.CaptureFixture[str]) -> None:
