@@ -8,7 +8,7 @@ import pytest
 from click.testing import Result
 
 from tests.support.cli import count_words, files, lay_out, tidelog
-from tests.support.jobs import WORDS, contents, run_until_break, word_count
+from tests.support.jobs import WORDS, contents, restarted, run_until_break, word_count
 from tidelog import ConfigError, Job, JobArguments
 from tidelog.cli.run.process import load_job
 from tidelog.storage.memory import MemoryStore
@@ -108,6 +108,11 @@ def another() -> Job:
     return job
 
 
+def whole() -> Job:
+    """The word count to its end."""
+    return word_count()
+
+
 @pytest.fixture
 def broken_store(tmp_path: Path) -> Path:
     """The store of a word count that broke half way."""
@@ -179,3 +184,21 @@ def test_an_option_without_its_value_says_how_that_is_written(arguments: str, sa
     option = arguments.rsplit(maxsplit=1)[-1]
     assert result.exit_code == 2
     assert f"Option '{option}' requires an argument." in result.stderr and says in result.stderr
+
+
+def test_a_checkpoint_has_one_number_in_lists_options_lines_and_reports(tmp_path: Path) -> None:
+    store = lay_out(tmp_path / "store", contents(restarted(word_count)))
+    listed = json.loads(tidelog("checkpoints", "list", store, "--json").stdout)
+    rows = [row for row in listed["checkpoints"] if row["kind"] == "checkpoint"]
+    number = rows[-2]["checkpoint"]
+    assert rows[-2]["attempt"] != number, "attempts are counted apart"
+    shown = tidelog("checkpoints", "show", store, str(number)).stdout
+    assert shown.startswith(f"checkpoint {number} of job ")
+    page = tmp_path / "page.html"
+    assert tidelog("report", store, "--output", page).exit_code == 0
+    assert f'"checkpoint":{number},' in page.read_text()
+    copy = tmp_path / "copy"
+    assert tidelog("clone", f"{store}@{number}", copy).exit_code == 0
+    assert f"running from checkpoint {number} " in run("whole", copy).stderr
+    done = run("whole", store, "--restore-checkpoint", str(number), "--json")
+    assert json.loads(done.stdout.splitlines()[-1])["restored_checkpoint"] == number
