@@ -41,7 +41,9 @@ def nearest(name: str, names: list[str]) -> str:
     close = get_close_matches(name, names, n=1, cutoff=0.5)
     # A section may be missing or another one: the last part says most.
     last = name.rpartition(".")[2]
-    close = close or [candidate for candidate in names if candidate.rpartition(".")[2] == last][:1]
+    for candidate in names:
+        if not close and candidate.rpartition(".")[2] == last:
+            close = [candidate]
     if close:
         return f"did you mean {close[0]}?"
     return "`tidelog config explain` lists all options"
@@ -87,7 +89,9 @@ def resolve(
     """The configuration that a file, an environment and flags make, without running anything."""
     problems: list[ConfigError] = []
     settings = [*_from_file(file, problems), *_from_environment(environment, problems), *flags]
-    chosen = {name: Effective(o, o.default, DEFAULT) for name, o in OPTIONS.items()}
+    chosen: dict[str, Effective] = {}
+    for name, declared in OPTIONS.items():
+        chosen[name] = Effective(declared, declared.default, DEFAULT)
     for setting in settings:
         declared = OPTIONS[setting.name]
         try:
@@ -128,11 +132,9 @@ def load_config(
     that does not exist or a value that it does not take.
     """
     problems: list[ConfigError] = []
-    settings = [
-        setting
-        for name, raw in (options or {}).items()
-        for setting in _known(name, raw, "argument options", problems)
-    ]
+    settings: list[Setting] = []
+    for name, raw in (options or {}).items():
+        settings += _known(name, raw, "argument options", problems)
     if problems:
         raise problems[0]
     path = None if file is None else Path(file)
@@ -146,8 +148,9 @@ def _built(effective: Sequence[Effective]) -> JobConfig:
         *part, field = option.declared.path
         (parts.setdefault(part[0], {}) if part else fields)[field] = option.value
     default = JobConfig()
-    sections = {part: type(getattr(default, part))(**values) for part, values in parts.items()}
-    return JobConfig(**fields, **sections)
+    for section, values in parts.items():
+        fields[section] = type(getattr(default, section))(**values)
+    return JobConfig(**fields)
 
 
 def _from_file(file: Path | None, problems: list[ConfigError]) -> Iterator[Setting]:

@@ -68,13 +68,15 @@ def advised(
     here. All of them together decide which checkpoint can be restored.
     """
     newest = _newest_restorable(verdicts)
-    latest = max(
-        (verdict.checkpoint for verdict in verdicts if verdict.restorable is not None), default=None
-    )
-    return tuple(
-        replace(problem, action=_next_step(problem, newest, latest, running=running))
-        for problem in problems
-    )
+    latest = None
+    for verdict in verdicts:
+        if verdict.restorable is not None:
+            latest = verdict.checkpoint
+    advised_problems = []
+    for problem in problems:
+        action = _next_step(problem, newest, latest, running=running)
+        advised_problems.append(replace(problem, action=action))
+    return tuple(advised_problems)
 
 
 _CANONICAL: Final = "(`tidelog savepoint URL --format canonical`)"
@@ -134,8 +136,8 @@ def inventory_findings(inventory: Inventory, starts: Container[Slot] = ()) -> Fi
     # These may as well be the fault of another slot, and cost nothing.
     findings.add(slot_violations(slots.entries, slots.unreadable, inventory.sizes))
     for slot, checkpoint in slots.checkpoints.items():
-        checkpoint_findings = _checkpoint_findings(inventory, checkpoint)
-        findings.add(replace(finding, unusable=(slot,)) for finding in checkpoint_findings)
+        for finding in _checkpoint_findings(inventory, checkpoint):
+            findings.add([replace(finding, unusable=(slot,))])
     return findings
 
 
@@ -183,7 +185,9 @@ def _report(inventory: Inventory, findings: Findings, present: Collection[Slot])
 
 def verdicts_on(slots: Slots, problems: Iterable[Finding]) -> list[SlotVerdict]:
     """Whether each slot can be restored, by all problems of the store; in ascending order."""
-    unusable = {slot for problem in problems for slot in problem.unusable}
+    unusable: set[int] = set()
+    for problem in problems:
+        unusable.update(problem.unusable)
     return [_verdict(slots, slot, unusable) for slot in sorted(slots.sizes)]
 
 
@@ -231,8 +235,10 @@ def _owners(inventory: Inventory, checkpoint: Checkpoint) -> Mapping[str, set[Su
     """The subtasks of a checkpoint that need an object, by the object's name."""
     owners: dict[str, set[SubtaskId]] = defaultdict(set)
     for operator, subtask in checkpoint.subtasks():
-        names = subtask_objects(subtask)
-        described = [inventory.descriptors.get(name) for name in names]
-        for name in names.union(*(d.shared_bytes for d in described if d is not None)):
+        names = set(subtask_objects(subtask))
+        for name in [*names]:
+            if name in inventory.descriptors:
+                names.update(inventory.descriptors[name].shared_bytes)
+        for name in names:
             owners[name].add(SubtaskId(operator.id, subtask.index))
     return owners

@@ -136,16 +136,21 @@ class Clone:
             await create_once(
                 self.target, object_names.checkpoint(written.slot), encode_entry(written)
             )
-        shared = [size for is_shared, size in objects.values() if is_shared]
-        copied = [size for is_shared, size in objects.values() if not is_shared]
+        shared: list[int] = []
+        copied: list[int] = []
+        for is_shared, size in objects.values():
+            (shared if is_shared else copied).append(size)
         return CloneResult(entry, len(shared), sum(shared), len(copied), sum(copied))
 
     async def _needs(self, checkpoint: Checkpoint) -> list[Need]:
         """Every object that the checkpoint needs, each once."""
-        needs = {need.name: need for need in direct_needs(checkpoint)}
-        for name in [name for name in needs if name.startswith(object_names.MATERIALIZATIONS)]:
-            descriptor = decode_descriptor(await self._get(name), name)
-            needs |= {need.name: need for need in table_needs(descriptor)}
+        needs: dict[str, Need] = {}
+        for direct in direct_needs(checkpoint):
+            needs[direct.name] = direct
+            if direct.name.startswith(object_names.MATERIALIZATIONS):
+                descriptor = decode_descriptor(await self._get(direct.name), direct.name)
+                for file in table_needs(descriptor):
+                    needs[file.name] = file
         return list(needs.values())
 
     async def _check_target(self, *written: Entry) -> None:

@@ -38,10 +38,9 @@ async def plan_gc(store: ObjectStore, progress: Progress = no_progress) -> Garba
     store has no slots, and what the store raises.
     """
     inventory = await read_inventory(store, progress)
-    broken = {
-        **{object_names.checkpoint(s): error for s, error in inventory.slots.unreadable.items()},
-        **inventory.unreadable,
-    }
+    broken = dict(inventory.unreadable)
+    for slot, error in inventory.slots.unreadable.items():
+        broken[object_names.checkpoint(slot)] = error
     for name, error in sorted(broken.items()):
         raise RestoreError(
             f"garbage collection: the references of object {name} are unknown",
@@ -54,7 +53,7 @@ async def plan_gc(store: ObjectStore, progress: Progress = no_progress) -> Garba
     generation = inventory.slots.generation
     assert generation is not None, "every slot that can be read names its generation"
     checkpoints = inventory.slots.checkpoints.values()
-    references = {need.name for checkpoint in checkpoints for need in inventory.needs(checkpoint)}
+    references = set[str]().union(*map(inventory.needed_names, checkpoints))
     garbage, undecided = collectable(inventory.sizes, references, generation)
     return GarbagePlan(generation, _infos(inventory, garbage), _infos(inventory, undecided))
 
@@ -133,9 +132,6 @@ def plan_drop(inventory: Inventory, checkpoint: CheckpointName) -> DropPlan:
 def _own_objects(inventory: Inventory, dropped: Slot) -> tuple[ObjectInfo, ...]:
     """The stored objects that no other checkpoint needs."""
     remaining = dict(inventory.slots.checkpoints)
-    dropped_names = {
-        need.name for need in inventory.needs(remaining.pop(dropped))
-    } & inventory.sizes.keys()
-    for checkpoint in remaining.values():
-        dropped_names.difference_update(need.name for need in inventory.needs(checkpoint))
-    return _infos(inventory, sorted(dropped_names))
+    names = inventory.needed_names(remaining.pop(dropped)) & inventory.sizes.keys()
+    names.difference_update(*map(inventory.needed_names, remaining.values()))
+    return _infos(inventory, sorted(names))

@@ -85,13 +85,15 @@ class Inventory:
     def needs(self, checkpoint: Checkpoint) -> list[Need]:
         """Every object a checkpoint needs, as far as its descriptors can be read."""
         needs = direct_needs(checkpoint)
-        tables = {
-            need.name: need
-            for direct in needs
-            if direct.name in self.descriptors
-            for need in table_needs(self.descriptors[direct.name])
-        }
+        tables: dict[str, Need] = {}
+        for need in needs:
+            if need.name in self.descriptors:
+                for file in table_needs(self.descriptors[need.name]):
+                    tables[file.name] = file
         return [*needs, *tables.values()]
+
+    def needed_names(self, checkpoint: Checkpoint) -> set[str]:
+        return {need.name for need in self.needs(checkpoint)}
 
 
 async def read_slots(
@@ -130,13 +132,13 @@ async def _read_slots(store: ObjectStore, *, every: bool, earlier: Slots | None)
     entries, unreadable = _sorted_out(await gather_bounded(sizes, read))
     if max(sizes) not in entries.keys() | unreadable.keys():
         return None
-    is_filtered = bool(entries) and not every
-    count = set(counted(sizes, entries[max(entries)])) if is_filtered else sizes.keys()
-    return Slots(
-        {slot: entry for slot, entry in entries.items() if slot in count},
-        {slot: error for slot, error in unreadable.items() if slot in count},
-        {s: size for s, size in sizes.items() if s in count and (s in entries or s in unreadable)},
-    )
+    if entries and not every:
+        for slot in sizes.keys() - counted(sizes, entries[max(entries)]):
+            entries.pop(slot, None)
+            unreadable.pop(slot, None)
+    for slot in sizes.keys() - entries.keys() - unreadable.keys():
+        del sizes[slot]
+    return Slots(entries, unreadable, sizes)
 
 
 async def find_checkpoint(store: ObjectStore, slot: Slot | None) -> Checkpoint:
@@ -216,7 +218,8 @@ def _dropped_each_time(store: ObjectStore) -> RestoreError:
 async def read_inventory(
     store: ObjectStore, progress: Progress = no_progress, *, every: bool = False
 ) -> Inventory:
-    """Read slots and their descriptors, and list all data objects; `every` and errors as there."""
+    """Read slots and their descriptors, and list all data objects; `every` as for
+    `read_slots`, which says what is raised."""
     inventory = await described(store, await read_slots(store, every=every), progress)
     return replace(inventory, sizes=await data_sizes(store))
 
@@ -228,8 +231,9 @@ async def described(
     decoded: Mapping[str, Descriptor] = MappingProxyType({}),
 ) -> Inventory:
     """Read the descriptors that slots name and `decoded` lacks; no data objects are listed."""
-    checkpoints = slots.checkpoints.values()
-    names = {ref.descriptor for checkpoint in checkpoints for ref in checkpoint.materializations()}
+    names: set[str] = set()
+    for checkpoint in slots.checkpoints.values():
+        names.update(ref.descriptor for ref in checkpoint.materializations())
 
     async def read(name: str) -> Descriptor | TidelogError:
         if name in decoded:
@@ -245,23 +249,24 @@ async def described(
 
 async def data_sizes(store: ObjectStore) -> dict[str, int]:
     """Bytes of every stored segment, table file and descriptor, by name."""
-    return {
-        info.name: info.size
-        for prefix in object_names.DATA
-        async for info in store.list(prefix)
-        if object_names.generation_of(info.name) is not None
-    }
+    sizes: dict[str, int] = {}
+    for prefix in object_names.DATA:
+        async for info in store.list(prefix):
+            if object_names.generation_of(info.name) is not None:
+                sizes[info.name] = info.size
+    return sizes
 
 
 def _sorted_out(
     read: Mapping[T, R | TidelogError | None],
 ) -> tuple[dict[T, R], dict[T, TidelogError]]:
-    errors = {key: result for key, result in read.items() if isinstance(result, TidelogError)}
-    values = {
-        key: result
-        for key, result in read.items()
-        if result is not None and not isinstance(result, TidelogError)
-    }
+    values: dict[T, R] = {}
+    errors: dict[T, TidelogError] = {}
+    for key, result in read.items():
+        if isinstance(result, TidelogError):
+            errors[key] = result
+        elif result is not None:
+            values[key] = result
     return values, errors
 
 

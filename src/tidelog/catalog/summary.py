@@ -19,7 +19,7 @@ from tidelog.checkpoint.manifest import (
     Savepoint,
     SubtaskState,
 )
-from tidelog.checkpoint.sizes import inline_bytes, layer_bytes, replay_changes
+from tidelog.checkpoint.sizes import contents_of, inline_bytes, layer_bytes, replay_changes
 from tidelog.errors import error_fields
 from tidelog.ids import Slot
 
@@ -190,7 +190,7 @@ def entry_summary(entry: Entry, size: int) -> SlotSummary:
     if not isinstance(entry, Checkpoint):
         return start
     states = [subtask for _, subtask in entry.subtasks()]
-    barriers = [state.barrier for state in states if state.barrier is not None]
+    contents = contents_of(entry)
     name, savepoint_format = _savepoint(entry)
     return msgspec.structs.replace(
         start,
@@ -198,9 +198,9 @@ def entry_summary(entry: Entry, size: int) -> SlotSummary:
         attempt=entry.checkpoint_id,
         log_bytes=sum(map(_log_bytes, states)),
         materialized_bytes=sum(map(_materialized_bytes, states)),
-        inline_bytes=sum(map(inline_bytes, states)),
-        in_flight_bytes=sum(s.in_flight.bytes for s in states if s.in_flight is not None),
-        unaligned=any(facts.unaligned for facts in barriers),
+        inline_bytes=contents.inline_bytes,
+        in_flight_bytes=contents.in_flight_bytes,
+        unaligned=contents.unaligned_subtasks > 0,
         final=entry.final,
         name=name,
         savepoint_format=savepoint_format,
@@ -235,6 +235,10 @@ def _operator(operator: OperatorState) -> OperatorSummary:
 
 def _subtask(state: SubtaskState) -> SubtaskSummary:
     barrier, in_flight = state.barrier, state.in_flight
+    log_ranges = inline_blocks = 0
+    for layer in state.layers:
+        log_ranges += len(layer.log)
+        inline_blocks += len(layer.inline)
     return SubtaskSummary(
         index=state.index,
         first_key_group=state.first_key_group,
@@ -245,9 +249,9 @@ def _subtask(state: SubtaskState) -> SubtaskSummary:
         materialized_upto=state.upto,
         materialized_bytes=_materialized_bytes(state),
         replay_changes=replay_changes(state),
-        log_ranges=sum(len(layer.log) for layer in state.layers),
+        log_ranges=log_ranges,
         log_bytes=_log_bytes(state),
-        inline_blocks=sum(len(layer.inline) for layer in state.layers),
+        inline_blocks=inline_blocks,
         inline_bytes=inline_bytes(state),
         watermark=state.watermark,
         transactions=len(state.transactions),
@@ -279,7 +283,10 @@ def _materialized_bytes(state: SubtaskState) -> int:
 
 
 def _log_bytes(state: SubtaskState) -> int:
-    return sum(part.length for layer in state.layers for part in layer.log)
+    log_bytes = 0
+    for layer in state.layers:
+        log_bytes += sum(part.length for part in layer.log)
+    return log_bytes
 
 
 def _savepoint(entry: Checkpoint) -> tuple[str | None, str | None]:

@@ -8,7 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tidelog.changelog.segment import LogRange
-from tidelog.checkpoint.manifest import Checkpoint, InheritedState, MaterializationRef, SubtaskState
+from tidelog.checkpoint.manifest import (
+    BarrierFacts,
+    Checkpoint,
+    InheritedState,
+    MaterializationRef,
+    SubtaskState,
+)
 from tidelog.metrics import gauge
 
 SharedFiles = Callable[[str], Mapping[str, int]]
@@ -88,6 +94,11 @@ class CheckpointContents:
         "Size of the records in flight that the last checkpoint holds, before compression.",
         watch="Large: smaller buffers, or fewer of them.",
     )
+
+
+def barriers_of(checkpoint: Checkpoint) -> list[BarrierFacts]:
+    """How the barriers passed the subtasks that say so."""
+    return [state.barrier for _, state in checkpoint.subtasks() if state.barrier is not None]
 
 
 def contents_of(checkpoint: Checkpoint) -> CheckpointContents:

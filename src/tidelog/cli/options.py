@@ -24,10 +24,13 @@ log_store_option = click.option("--log-store", **LOG_STORE)
 
 
 def _settings(context: object, parameter: object, values: tuple[str, ...]) -> dict[str, str]:
-    pairs = [value.partition("=") for value in values]
-    if not all(key.strip() and equals for key, equals, _ in pairs):
-        raise click.BadParameter("write it as NAME=VALUE")
-    return {key.strip(): value.strip() for key, _, value in pairs}
+    settings = {}
+    for text in values:
+        key, equals, value = text.partition("=")
+        if not key.strip() or not equals:
+            raise click.BadParameter("write it as NAME=VALUE")
+        settings[key.strip()] = value.strip()
+    return settings
 
 
 CONF: Final[Any] = {

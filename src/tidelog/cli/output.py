@@ -38,15 +38,18 @@ class Rows:
     def __init__(self, rows: Iterable[Any], *columns: Column) -> None:
         headed_cells = list(map(_shown, columns))
         self.headings = [heading for heading, _ in headed_cells]
-        self.cells = [[cell(row) for _, cell in headed_cells] for row in rows]
+        self.cells: list[list[Cell]] = []
+        for row in rows:
+            self.cells.append([cell(row) for _, cell in headed_cells])
 
     @property
     def numeric(self) -> list[bool]:
         """Which columns hold numbers or nothing: these are aligned to the right."""
-        return [
-            all(row[column] is None or isinstance(row[column], int) for row in self.cells)
-            for column in range(len(self.headings))
-        ]
+        numeric = [True] * len(self.headings)
+        for row in self.cells:
+            for column, cell in enumerate(row):
+                numeric[column] &= cell is None or isinstance(cell, int)
+        return numeric
 
 
 def _shown(column: Column) -> tuple[str, Callable[[Any], Cell]]:
@@ -213,7 +216,9 @@ def _text(cell: Cell) -> str:
 
 
 def _plain_table(table: Rows) -> None:
-    lines = [table.headings, *([_text(cell) for cell in row] for row in table.cells)]
+    lines = [table.headings]
+    for row in table.cells:
+        lines.append(list(map(_text, row)))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     right = table.numeric
     for line in lines:

@@ -4,14 +4,17 @@ Invariants: bytes, objects and changes are those that are stored; time and money
 model's and the price books', with their own defaults, and say for how long they were counted.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from itertools import chain
+from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 
+from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.invariants import direct_needs
 from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.checkpoint.sizes import replay_changes
@@ -127,19 +130,24 @@ def restore_part(view: StoreView) -> RestorePart | None:
 
 def _fetch(view: StoreView, checkpoint: Checkpoint) -> Fetch:
     checkpoints = view.slots.checkpoints
-    ranges = dict.fromkeys(part for _, state in checkpoint.subtasks() for part in state.ranges)
+    ranges: set[LogRange] = set()
+    changes = 0
+    for _, state in checkpoint.subtasks():
+        ranges.update(state.ranges)
+        changes += replay_changes(state)
+    bytes_by_segment: Counter[str] = Counter()
+    for part in ranges:
+        bytes_by_segment[part.segment] += part.length
     return Fetch(
-        manifests=_objects({slot: view.slots.sizes[slot] for slot in checkpoints}),
+        manifests=Objects(len(checkpoints), sum(map(view.slots.sizes.__getitem__, checkpoints))),
         described=_objects(descriptor_sizes(*checkpoints.values())),
         files=_files(view, checkpoint),
-        segments=Objects(
-            len({part.segment for part in ranges}), sum(part.length for part in ranges)
-        ),
-        changes=sum(replay_changes(state) for _, state in checkpoint.subtasks()),
+        segments=_objects(bytes_by_segment),
+        changes=changes,
     )
 
 
-def _objects(sizes: Mapping[Any, int]) -> Objects:
+def _objects(sizes: Mapping[str, int]) -> Objects:
     return Objects(len(sizes), sum(sizes.values()))
 
 
@@ -149,7 +157,7 @@ def _files(view: StoreView, checkpoint: Checkpoint) -> Objects:
     files: dict[str, int] = {}
     for need in direct_needs(checkpoint):
         if need.name in descriptors:
-            files |= {file.object: file.size for file in descriptors[need.name].shared}
+            files |= descriptors[need.name].shared_bytes
     return _objects(files)
 
 
@@ -163,8 +171,9 @@ def bill_part(
     sizes = _sizes(view)
     requests = _requests(status, started_ms, now_ms)
     provider = _PROVIDERS.get(urlsplit(view.url).scheme)
-    first = (provider, _USUAL)
-    books = sorted(choose_books((), ()), key=lambda b: [b.provider != name for name in first])
+    books = sorted(
+        choose_books((), ()), key=lambda b: (b.provider != provider, b.provider != _USUAL)
+    )
     return BillPart(
         tuple(ObjectsStored(kind, len(group), sum(group)) for kind, group in sizes.items()),
         view.objects_ms,
@@ -208,7 +217,9 @@ def _line(
     provider: str | None,
     now_ms: int,
 ) -> BillLine:
-    billed = sum(max(size, book.minimum_object_bytes) for group in sizes.values() for size in group)
+    billed = 0.0
+    for size in chain.from_iterable(sizes.values()):
+        billed += max(size, book.minimum_object_bytes)
     storage = billed / book.gb_bytes * book.storage_gb_month * DAY_S / MONTH_S
     request_cost = transfer_cost = None
     if requests is not None:

@@ -58,8 +58,12 @@ class SeenCheckpoints:
 
     def all(self, checkpoints: Mapping[Slot, Checkpoint]) -> list[dict[str, Any]]:
         """The points by number; those that are stored are marked."""
-        keys = {(c.slot, c.checkpoint_id) for c in checkpoints.values()}
-        return [{**point, "stored": key in keys} for key, point in sorted(self._points.items())]
+        points = []
+        for (number, attempt), point in sorted(self._points.items()):
+            entry = checkpoints.get(Slot(number))
+            is_stored = entry is not None and entry.checkpoint_id == attempt
+            points.append({**point, "stored": is_stored})
+        return points
 
 
 @dataclass(slots=True)
@@ -74,7 +78,8 @@ class SeenMaterializations:
 
     def add_events(self, events: Iterable[dict[str, Any]]) -> None:
         """Take what a job says: it knows every one of its checkpoints."""
-        self._events |= {_key(event): event for event in events}
+        for event in events:
+            self._events[_key(event)] = event
         self._forget()
 
     def add(self, checkpoints: Mapping[Slot, Checkpoint]) -> None:
@@ -97,7 +102,7 @@ class SeenMaterializations:
 
     def all(self) -> list[dict[str, Any]]:
         """Uploads whose time is known, oldest first."""
-        return sorted((e for e in self._events.values() if _at(e)), key=_at)
+        return sorted(filter(_at, self._events.values()), key=_at)
 
 
 def _key(event: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -5,8 +5,9 @@ or a newer release: what it lacks is not known, and what is new passes through; 
 incarnations, and where a counter went back, there is no rate.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -59,12 +60,17 @@ class Sample(msgspec.Struct, frozen=True):
 
     def to_keep(self) -> "Sample":
         """What charts need of it: subtasks are shown of the last look alone."""
-        fields: dict[str, Any] = {n: self.status.get(n) for n in ("phase", "at_s", "generation")}
+        fields = _picked(self.status, "phase", "at_s", "generation")
         for part, name in _CHARTED.values():
             fields.setdefault(part, {})[name] = figure(self.status, part, name)
-        operators = self.operators.values()
-        fields["operators"] = [{n: operator.get(n) for n in _OF_OPERATOR} for operator in operators]
+        fields["operators"] = []
+        for operator in self.operators.values():
+            fields["operators"].append(_picked(operator, *_OF_OPERATOR))
         return Sample(self.at_ms, fields)
+
+
+def _picked(parent: Json, *names: str) -> dict[str, Any]:
+    return {name: parent.get(name) for name in names}
 
 
 class Rates(msgspec.Struct, frozen=True):
@@ -111,21 +117,22 @@ def status_in(done: Done) -> Json:
 
 
 def completed_points(done: Done) -> list[dict[str, Any]]:
-    completed = parts({"all": done.checkpoints}, "all")
-    return [
-        {name: value for name, value in point.items() if name != "new_tables"}
-        for point in completed
-        if figure(point, "checkpoint") is not None
-    ]
+    """The checkpoints that a job says it has completed, as far as they say their number."""
+    points = []
+    for point in parts({"all": done.checkpoints}, "all"):
+        if figure(point, "checkpoint") is not None:
+            points.append({**point})
+            points[-1].pop("new_tables", None)
+    return points
 
 
 def new_tables(done: Done) -> list[dict[str, Any]]:
     """The uploads of tables that a job says its checkpoints were the first to name."""
-    return [
-        {**new, "at_ms": point.get("created_ms")}
-        for point in parts({"all": done.checkpoints}, "all")
-        for new in parts(point, "new_tables")
-    ]
+    uploads = []
+    for point in parts({"all": done.checkpoints}, "all"):
+        for table in parts(point, "new_tables"):
+            uploads.append({**table, "at_ms": point.get("created_ms")})
+    return uploads
 
 
 def live_part(done: Done, looks: Sequence[Sample], samples: Sequence[Sample]) -> LivePart:
@@ -133,19 +140,19 @@ def live_part(done: Done, looks: Sequence[Sample], samples: Sequence[Sample]) ->
     now = looks[-1]
     before = looks[-2] if len(looks) > 1 else now
     workers = parts(before.status, "workers"), parts(now.status, "workers")
-    by_name = [sample.operators for sample in samples]
-    names = dict.fromkeys(name for operators in by_name for name in operators)
+    series = defaultdict[str, list[Any]](list)
+    for sample in samples:
+        series["at_ms"].append(sample.at_ms)
+        for name, path in _CHARTED.items():
+            series[name].append(_charted(sample, *path))
     return LivePart(
         done.pid,
         now.at_ms,
         done.status,
         _now(before, now),
         _with_rates("worker", *workers, _elapsed(before, now)),
-        {"at_ms": [sample.at_ms for sample in samples]}
-        | {
-            name: [_charted(sample, *path) for sample in samples] for name, path in _CHARTED.items()
-        },
-        [_operator(name, samples, by_name) for name in names],
+        series,
+        _operators(samples),
     )
 
 
@@ -173,19 +180,36 @@ def _with_rates(
 ) -> list[dict[str, Any]]:
     """Parts of a status with their `Rates` since another look, which had them by the same label."""
     old = {part.get(label): part for part in before}
-    return [{**part, **asdict(_rates(old.get(part.get(label), {}), part, elapsed))} for part in now]
+    with_rates = []
+    for part in now:
+        rates = _rates(old.get(part.get(label), {}), part, elapsed)
+        with_rates.append({**part, **asdict(rates)})
+    return with_rates
 
 
-def _operator(
-    name: str, samples: Sequence[Sample], by_name: Sequence[Mapping[str, Json]]
-) -> dict[str, Any]:
-    statuses = [operators.get(name, {}) for operators in by_name]
-    pairs = zip(pairwise(samples), pairwise(statuses), strict=True)
-    rates = [Rates(), *(_rates(*operators, _elapsed(*looks)) for looks, operators in pairs)]
-    series = {field: [getattr(r, field) for r in rates] for field in Rates.__struct_fields__}
-    behind_s = [_behind(s.at_ms, operator) for s, operator in zip(samples, statuses, strict=True)]
-    latency_s = [figure(operator, "record_latency_s", "p99") for operator in statuses]
-    return {"id": name, **series, "behind_s": behind_s, "latency_s": latency_s}
+def _operators(samples: Sequence[Sample]) -> list[dict[str, Any]]:
+    """The series of each operator that any sample has; a null for a sample that lacks it."""
+    by_name = [sample.operators for sample in samples]
+    series = []
+    for name in dict.fromkeys(chain.from_iterable(by_name)):
+        statuses = [operators.get(name, {}) for operators in by_name]
+        series.append({"id": name, **_series(samples, statuses)})
+    return series
+
+
+def _series(samples: Sequence[Sample], statuses: Sequence[Json]) -> dict[str, list[Any]]:
+    series = defaultdict[str, list[Any]](list)
+    last: tuple[Sample, Json] | None = None
+    for sample, operator in zip(samples, statuses, strict=True):
+        rates = Rates()
+        if last is not None:
+            rates = _rates(last[1], operator, _elapsed(last[0], sample))
+        for field, rate in asdict(rates).items():
+            series[field].append(rate)
+        series["behind_s"].append(_behind(sample.at_ms, operator))
+        series["latency_s"].append(figure(operator, "record_latency_s", "p99"))
+        last = sample, operator
+    return series
 
 
 def _elapsed(before: Sample, after: Sample) -> float | None:

@@ -19,7 +19,7 @@ from tidelog.catalog.summary import OperatorSummary, SlotSummary, checkpoint_sum
 from tidelog.checkpoint.finding import Finding, without_changes
 from tidelog.checkpoint.invariants import Invariant
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint, is_canonical
-from tidelog.checkpoint.sizes import checkpoint_sizes, contents_of
+from tidelog.checkpoint.sizes import barriers_of, checkpoint_sizes, contents_of
 from tidelog.effects import Clock
 from tidelog.ids import Slot
 from tidelog.storage.port import ObjectStore
@@ -82,13 +82,13 @@ def _known_findings(inventory: Inventory, last: StoreView) -> tuple[Finding, ...
     taken to be there, and those that were missing are missing for newer checkpoints, too.
     """
     absent = {finding.where for finding in last.findings if finding.check == Invariant.OBJECTS}
-    assumed = {
-        need.name: need.size
-        for checkpoint in inventory.slots.checkpoints.values()
-        for need in inventory.needs(checkpoint)
-        if need.name not in absent
-    }
-    return inventory_findings(replace(inventory, sizes={**assumed, **inventory.sizes})).all()
+    sizes: dict[str, int] = {}
+    for checkpoint in inventory.slots.checkpoints.values():
+        for need in inventory.needs(checkpoint):
+            if need.name not in absent:
+                sizes[need.name] = need.size
+    sizes |= inventory.sizes
+    return inventory_findings(replace(inventory, sizes=sizes)).all()
 
 
 def _begun_anew(before: Slots, now: Slots) -> bool:
@@ -96,14 +96,11 @@ def _begun_anew(before: Slots, now: Slots) -> bool:
     attempt has started each generation.
     """
     attempts = {entry.author.generation: entry.author.attempt for entry in before.entries.values()}
-    return (
-        max(now.sizes) < max(before.sizes)
-        or (now.generation or 0) < (before.generation or 0)
-        or any(
-            attempts.get(entry.author.generation, entry.author.attempt) != entry.author.attempt
-            for entry in now.entries.values()
-        )
-    )
+    for entry in now.entries.values():
+        author = entry.author
+        if attempts.get(author.generation, author.attempt) != author.attempt:
+            return True
+    return max(now.sizes) < max(before.sizes) or (now.generation or 0) < (before.generation or 0)
 
 
 DETAILED: Final = 8
@@ -143,7 +140,7 @@ def _point(view: StoreView, checkpoint: Checkpoint, previous: Checkpoint | None)
     sizes = msgspec.to_builtins(checkpoint_sizes(checkpoint, previous, shared))
     if previous is None:
         sizes = {name: size for name, size in sizes.items() if "incremental" not in name}
-    barriers = [s.barrier for _, s in checkpoint.subtasks() if s.barrier is not None]
+    barriers = barriers_of(checkpoint)
     return {
         "checkpoint": checkpoint.slot,
         "attempt": checkpoint.checkpoint_id,
@@ -188,4 +185,8 @@ def problems(view: StoreView, *, running: bool) -> tuple[Finding, ...]:
 
 def descriptor_sizes(*checkpoints: Checkpoint) -> dict[str, int]:
     """Bytes of the descriptors that checkpoints name."""
-    return {ref.descriptor: ref.size for c in checkpoints for ref in c.materializations()}
+    sizes: dict[str, int] = {}
+    for checkpoint in checkpoints:
+        for ref in checkpoint.materializations():
+            sizes[ref.descriptor] = ref.size
+    return sizes

@@ -8,7 +8,7 @@ import pytest
 from click.testing import Result
 
 from tests.support.cli import count_words, files, lay_out, tidelog
-from tests.support.jobs import WORDS, contents, run_until_break, word_count
+from tests.support.jobs import WORDS, contents, restarted, run_until_break, word_count
 from tidelog import ConfigError, Job, JobArguments
 from tidelog.cli.run.definition import load_job
 from tidelog.storage.memory import MemoryStore
@@ -106,6 +106,11 @@ def another() -> Job:
     job = word_count(FEW)
     job.name = "another"
     return job
+
+
+def whole() -> Job:
+    """The word count to its end."""
+    return word_count()
 
 
 @pytest.fixture
@@ -262,3 +267,21 @@ def test_the_command_hands_what_follows_two_dashes_to_the_job(
 def test_arguments_of_a_job_that_takes_none_are_refused(here: Path) -> None:
     with pytest.raises(ConfigError, match=r"^--country nl; .*which takes none\. Next: leave"):
         load_job("my_job_module:job", JobArguments(own=("--country", "nl")))
+
+
+def test_a_checkpoint_has_one_number_in_lists_options_lines_and_reports(tmp_path: Path) -> None:
+    store = lay_out(tmp_path / "store", contents(restarted(word_count)))
+    listed = json.loads(tidelog("checkpoints", "list", store, "--json").stdout)
+    rows = [row for row in listed["checkpoints"] if row["kind"] == "checkpoint"]
+    number = rows[-2]["checkpoint"]
+    assert rows[-2]["attempt"] != number, "attempts are counted apart"
+    shown = tidelog("checkpoints", "show", store, str(number)).stdout
+    assert shown.startswith(f"checkpoint {number} of job ")
+    page = tmp_path / "page.html"
+    assert tidelog("report", store, "--output", page).exit_code == 0
+    assert f'"checkpoint":{number},' in page.read_text()
+    copy = tmp_path / "copy"
+    assert tidelog("clone", f"{store}@{number}", copy).exit_code == 0
+    assert f"running from checkpoint {number} " in run("whole", copy).stderr
+    done = run("whole", store, "--restore-checkpoint", str(number), "--json")
+    assert json.loads(done.stdout.splitlines()[-1])["restored_checkpoint"] == number

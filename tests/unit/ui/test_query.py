@@ -82,7 +82,7 @@ def test_an_error_that_quotes_another_one_has_no_full_stop_twice() -> None:
 
 def test_what_is_lost_is_a_problem_and_what_is_doubtful_a_notice() -> None:
     made = checkpoint().failed_attempt()
-    assert "segments" in document_of(made.objects).notices[0]
+    assert "1 segment of" in document_of(made.objects).notices[0]
     gone = made.segments()[-2]
     del made.objects[gone]
     [problem, *_] = document_of(made.objects).problems

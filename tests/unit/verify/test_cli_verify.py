@@ -52,7 +52,7 @@ def test_damage_is_shown_with_object_partition_checkpoints_and_what_still_works(
     assert "  partition: process-1, source-0, source-1" in shown.stdout
     assert "  makes unusable: checkpoint 7, 8, 9" in shown.stdout
     assert "  next: bring the object back from a backup; no other checkpoint" in shown.stdout
-    assert "FAILED: 0 of 3 checkpoints are sound" in shown.stdout
+    assert "FAILED: 0 of 3 checkpoints sound" in shown.stdout
     # Of a chosen one nothing is said of those that were not looked at.
     shown = tidelog("verify", hurt, "--engine", "local", "--checkpoint", "latest")
     assert shown.exit_code == 1 and "no other checkpoint is sound" not in shown.stdout

@@ -216,9 +216,9 @@ def _described(options: dict[str, Any], likeness: Likeness | None) -> DescribedJ
     """Takes its options out of all of a command; `likeness` says what they leave open."""
     books = options.pop("providers"), options.pop("price_files")
     prices = Prices.chosen(*books, egress=options.pop("egress"))
-    kinds = {name: options.pop(name) for name in _KINDS}
+    kinds = {name: kind for name in _KINDS if (kind := options.pop(name)) is not None}
     delay_s, sample_file = options.pop("delay"), options.pop("sample")
-    _check_kinds([name for name, value in kinds.items() if value is not None], delay_s)
+    _check_kinds(list(kinds), delay_s)
     job_options = {name: value for name, value in options.items() if value is not None}
     if likeness is not None:
         job_options = _like_fields(likeness) | job_options
@@ -229,19 +229,19 @@ def _described(options: dict[str, Any], likeness: Likeness | None) -> DescribedJ
     if values is not None:
         job_options.setdefault("value_bytes", round(fmean(map(len, values))))
     interval_said = options["checkpoint_interval"] is not None
-    workload = _workload(job_options, keyless=kinds["join"] is not None)
+    workload = _workload(job_options, keyless="join" in kinds)
     flush_s = min(settings.checkpoint_interval, settings.flush.max_age)
     timed: dict[str, float] = {"delay_s": delay_s or 0.0, "flush_s": flush_s}
-    if kinds["join"] is not None:
+    if "join" in kinds:
         workload = joined(workload, *kinds["join"], **timed)  # type: ignore[arg-type]
-    if kinds["session"] is not None:
+    if "session" in kinds:
         workload = in_sessions(workload, kinds["session"], **timed)
-    if kinds["window"] is not None:
+    if "window" in kinds:
         workload = in_windows(workload, *kinds["window"], **timed)
     if values is not None:
         rows = workload.distinct(flush_s) / settings.parallelism
         more = max(0, workload.value_bytes - round(fmean(map(len, values))))
-        sample = sampled(values, workload.key_bytes, rows, more if _timed(kinds) else 0)
+        sample = sampled(values, workload.key_bytes, rows, more if kinds else 0)
         workload = replace(
             workload,
             compression=job_options.get("compression", sample.compression),
@@ -256,10 +256,6 @@ def _described(options: dict[str, Any], likeness: Likeness | None) -> DescribedJ
 
 
 _KINDS: Final = ("join", "session", "window")
-
-
-def _timed(kinds: dict[str, Any]) -> bool:
-    return any(value is not None for value in kinds.values())
 
 
 def _check_kinds(chosen: Sequence[str], delay_s: float | None) -> None:
@@ -282,8 +278,11 @@ def _check_kinds(chosen: Sequence[str], delay_s: float | None) -> None:
 
 def _like_fields(likeness: Likeness) -> dict[str, Any]:
     values = {field.name: getattr(likeness.workload, field.name) for field in fields(Workload)}
-    names = ("parallelism", "sources", "checkpoint_interval")
-    return values | {name: getattr(likeness, name) for name in names}
+    return values | {
+        "parallelism": likeness.parallelism,
+        "sources": likeness.sources,
+        "checkpoint_interval": likeness.checkpoint_interval,
+    }
 
 
 def _settings(options: dict[str, Any]) -> Settings:
@@ -306,8 +305,8 @@ def _workload(options: dict[str, Any], *, keyless: bool) -> Workload:
 
 
 def _filled(kind: type[T], options: dict[str, Any]) -> T:
-    names = (field.name for field in fields(kind))  # type: ignore[arg-type]
-    return kind(**{name: options[name] for name in names if name in options})
+    names = options.keys() & {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: options[name] for name in names})
 
 
 def _keys(options: dict[str, Any]) -> int:

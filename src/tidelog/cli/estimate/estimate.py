@@ -81,21 +81,19 @@ def command(
     """
     settings = job.settings.with_materialization(materialize_interval, replay_target)
     job = replace(job, settings=settings)
-    strategies = [
-        estimate_fields(result) | {"bills": job.prices.bills(result.usage)}
-        for estimate in (estimate_changelog, estimate_incremental)
-        for result in [estimate(job.workload, settings)]
-    ]
+    strategies = []
+    warnings = []
+    for estimate in (estimate_changelog, estimate_incremental):
+        result = estimate(job.workload, settings)
+        strategy = estimate_fields(result) | {"bills": job.prices.bills(result.usage)}
+        strategies.append(strategy)
+        for warning in strategy["warnings"]:
+            warnings.append(f"{strategy['strategy']}: {warning}")
     fields = job.fields() | {"strategies": strategies}
     fields["settings"] |= {
         "materialize_interval_s": materialize_interval,
         "replay_target_s": replay_target,
     }
-    warnings = [
-        f"{strategy['strategy']}: {warning}"
-        for strategy in strategies
-        for warning in strategy["warnings"]
-    ]
     output.show(
         fields,
         Rows(strategies, *_COLUMNS),
@@ -107,14 +105,12 @@ def command(
 
 def _compared(job: DescribedJob, strategies: Sequence[dict[str, Any]]) -> Iterator[str | Rows]:
     yield ""
-    bills = [
-        {"cost a month": book.provider, "currency": book.currency}
-        | {
-            strategy["strategy"]: amount(strategy["bills"][index]["total"])
-            for strategy in strategies
-        }
-        for index, book in enumerate(job.prices.books)
-    ]
+    bills = []
+    for index, book in enumerate(job.prices.books):
+        costs = {"cost a month": book.provider, "currency": book.currency}
+        for strategy in strategies:
+            costs[strategy["strategy"]] = amount(strategy["bills"][index]["total"])
+        bills.append(costs)
     yield Rows(bills, *bills[0])
     for strategy in strategies:
         if strategy["log"] is not None:

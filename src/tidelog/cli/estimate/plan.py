@@ -1,6 +1,7 @@
 """`tidelog plan`: the settings that reach a restore time and a budget, and what all others miss."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import ceil
@@ -64,16 +65,10 @@ def command(
     targets = PlanTargets(None if free else interval_s, restore, lateness, budget)
     books, left_out = in_currency(job.prices.books, budget)
     job = replace(job, prices=replace(job.prices, books=books))
-    choices = [
-        candidate
-        for checkpoint_s in targets.intervals(interval_s)
-        for candidate in candidates(
-            job.workload,
-            replace(job.settings, checkpoint_interval=checkpoint_s),
-            books,
-            egress=job.prices.egress,
-        )
-    ]
+    choices: list[Candidate] = []
+    for checkpoint_s in targets.intervals(interval_s):
+        settings = replace(job.settings, checkpoint_interval=checkpoint_s)
+        choices += candidates(job.workload, settings, books, egress=job.prices.egress)
     chosen = choose(choices, targets)
     met = targets.distance(chosen) <= 0
     fields = job.fields()
@@ -111,7 +106,10 @@ def _described(
     met = targets.distance(chosen) <= 0
     provider, currency = chosen.bill.provider, chosen.bill.currency
     interval_s = chosen.settings.checkpoint_interval
-    offered = [candidate for candidate in choices if candidate.bill.provider == provider]
+    by_interval: dict[float, list[Candidate]] = defaultdict(list)
+    for candidate in choices:
+        if candidate.bill.provider == provider:
+            by_interval[candidate.settings.checkpoint_interval].append(candidate)
     every = duration_text(interval_s)
     yield f"{provider}, amounts in {currency} a month, a checkpoint every {every}:"
 
@@ -121,11 +119,7 @@ def _described(
         return "<- nearest" if candidate is chosen else _missed(candidate, targets)
 
     yield Rows(
-        (
-            candidate
-            for candidate in offered
-            if candidate.settings.checkpoint_interval == interval_s
-        ),
+        by_interval[interval_s],
         ("materialize every", _interval),
         ("replay target", "replay_target_s", duration_text),
         ("checkpoint", lambda c: span(c.estimate.checkpoint_s)),
@@ -136,8 +130,9 @@ def _described(
         ("", remark),
     )
     yield ""
+    other_targets = replace(targets, checkpoint_s=None, late_s=None)
     yield Rows(
-        _by_checkpoint_interval(offered, targets),
+        [choose(group, other_targets) for group in by_interval.values()],
         ("checkpoint every", lambda c: duration_text(c.settings.checkpoint_interval)),
         ("output late by", lambda c: span(c.estimate.late_s)),
         ("materialize every", _interval),
@@ -153,19 +148,6 @@ def _described(
     reached = f"{chosen.cost} a month, restore {span(chosen.estimate.restore_s)}, {late}"
     yield f"{'recommended' if met else 'nearest'}: {_interval(chosen)}, {reached}"
     yield f"  tidelog run JOB --store URL {_options(chosen)}"
-
-
-def _by_checkpoint_interval(
-    offered: Sequence[Candidate], targets: PlanTargets
-) -> Iterator[Candidate]:
-    """The best of each interval, by the other targets."""
-    other_targets = replace(targets, checkpoint_s=None, late_s=None)
-    for interval_s in dict.fromkeys(
-        candidate.settings.checkpoint_interval for candidate in offered
-    ):
-        yield choose(
-            [e for e in offered if e.settings.checkpoint_interval == interval_s], other_targets
-        )
 
 
 def _missed(candidate: Candidate, targets: PlanTargets) -> str:

@@ -61,16 +61,18 @@ class Prices:
 
     def fields(self) -> dict[str, Any]:
         names = ("provider", "title", "region", "currency", "as_of", "sources", "notes")
-        books = [
-            {name: getattr(book, name) for name in names}
-            | {"expires": book.expires, "expired": self.day > book.expires}
-            for book in self.books
-        ]
-        old = [warning for book in self.books if (warning := book.warning(self.day))]
-        return {"price_books": books, "warnings": [*old, *self._unpriced()]}
+        books, warnings = [], []
+        for book in self.books:
+            fields = {name: getattr(book, name) for name in names}
+            fields |= {"expires": book.expires, "expired": self.day > book.expires}
+            books.append(fields)
+            warnings.append(book.warning(self.day))
+        return {"price_books": books, "warnings": [*filter(None, warnings), *self._unpriced()]}
 
-    def _unpriced(self) -> list[str]:
-        return [warning for book in self.books if (warning := book.unpriced(egress=self.egress))]
+    def _unpriced(self) -> Iterator[str]:
+        for book in self.books:
+            if warning := book.unpriced(egress=self.egress):
+                yield warning
 
     def lines(self, *warnings: str) -> Iterator[str]:
         """Where prices come from, whether they are out of date, and other warnings."""
@@ -79,8 +81,10 @@ class Prices:
             old = "" if self.day <= book.expires else ", out of date: pass your own with --prices"
             origin = f"{book.title}, {book.region}, as of {book.as_of}{old}"
             yield f"prices: {book.provider} is {origin}"
-            yield from (f"  {note}" for note in book.notes if self.notes)
-        yield from (f"warning: {warning}" for warning in (*warnings, *self._unpriced()))
+            for note in book.notes if self.notes else ():
+                yield f"  {note}"
+        for warning in (*warnings, *self._unpriced()):
+            yield f"warning: {warning}"
 
 
 def today() -> date:

@@ -307,7 +307,8 @@ def ending_line(result: Ending) -> str:
             return (
                 f"{status.job}: finished; {plural(status.records_read, 'record')} in "
                 f"{result.seconds:.1f} s, {plural(checkpoints.completed, 'checkpoint')}, "
-                f"the last is number {checkpoints.last_checkpoint}{_late(status)}{_stood_still(status)}"
+                f"the last is number {checkpoints.last_checkpoint}"
+                f"{_late(status)}{_stood_still(status)}"
             )
         case "already-complete":
             return (

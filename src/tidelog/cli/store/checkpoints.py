@@ -13,7 +13,6 @@ from tidelog.catalog.summary import (
     CheckpointSummary,
     OperatorSummary,
     SlotSummary,
-    SubtaskSummary,
     checkpoint_summary,
     slot_summary,
 )
@@ -105,7 +104,11 @@ def _described(summary: CheckpointSummary) -> Iterator[str | Rows]:
             ("groups", lambda s: f"{s.first_key_group}-{s.last_key_group}"),
             ("changes", lambda s: s.seqno),
             *("materialized_upto", "materialized_bytes", "replay_changes", "log_bytes"),
-            *("inline_bytes", ("watermark", _watermark), "finished"),
+            *(
+                "inline_bytes",
+                ("watermark", lambda s: "end" if s.watermark == MAX_WATERMARK else s.watermark),
+                "finished",
+            ),
         )
         for subtask in operator.subtasks:
             parts = (
@@ -114,10 +117,6 @@ def _described(summary: CheckpointSummary) -> Iterator[str | Rows]:
             )
             if inherited := ", ".join(dict.fromkeys(parts)):
                 yield f"  subtask {subtask.index} builds on {inherited} as it was before"
-
-
-def _watermark(subtask: SubtaskSummary) -> int | str | None:
-    return "end" if subtask.watermark == MAX_WATERMARK else subtask.watermark
 
 
 def _finished(operator: OperatorSummary) -> str:
@@ -130,14 +129,19 @@ def _finished(operator: OperatorSummary) -> str:
 
 def _alignment(operator: OperatorSummary) -> Iterator[str]:
     """How the barrier passed an operator, where a subtask says."""
-    passed = [s for s in operator.subtasks if s.start_delay_ms is not None]
-    if passed:
-        in_flight = sum(subtask.in_flight_bytes for subtask in operator.subtasks)
+    has_barriers, unaligned = False, False
+    in_flight = start_delay_ms = alignment_ms = 0
+    for subtask in operator.subtasks:
+        has_barriers |= subtask.start_delay_ms is not None
+        unaligned |= bool(subtask.unaligned)
+        in_flight += subtask.in_flight_bytes
+        start_delay_ms = max(start_delay_ms, subtask.start_delay_ms or 0)
+        alignment_ms = max(alignment_ms, subtask.alignment_ms or 0)
+    if has_barriers:
         yield (
-            f"  {'unaligned' if any(s.unaligned for s in passed) else 'aligned'}"
+            f"  {'unaligned' if unaligned else 'aligned'}"
             f"{f', {size(in_flight)} in flight' if in_flight else ''}; start delay "
-            f"{max(s.start_delay_ms or 0 for s in passed)} ms, alignment "
-            f"{max(s.alignment_ms or 0 for s in passed)} ms"
+            f"{start_delay_ms} ms, alignment {alignment_ms} ms"
         )
 
 

@@ -152,7 +152,8 @@ class Tail:
         """
         what = f"inline log of {operator}-{state.index}"
         parts: list[LogRange | Block] = list(state.log)
-        parts += [open_block(data, 0, what) for data in state.inline]
+        for data in state.inline:
+            parts.append(open_block(data, 0, what))
         for part in sorted(parts, key=lambda part: (part.first, part.end)):
             if part.end <= start:
                 continue

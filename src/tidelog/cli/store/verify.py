@@ -94,7 +94,9 @@ def _show(output: Output, report: VerifyReport) -> None:
         *("partitions", "rows", "changes"),
         ("restored in two ways", _two_ways),
     )
-    lines = [line for problem in problems for line in finding_lines(problem, kind)]
+    lines: list[str] = []
+    for problem in problems:
+        lines += finding_lines(problem, kind)
     output.show(document, checkpoints, *lines, *_reasons(report), "", _summary(report))
 
 

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from tidelog.checkpoint.manifest import BarrierFacts, Checkpoint, Savepoint, is_canonical
-from tidelog.checkpoint.sizes import CheckpointContents, CheckpointSizes
+from tidelog.checkpoint.sizes import CheckpointContents, CheckpointSizes, barriers_of
 from tidelog.ids import CheckpointId, Generation, SeqNo, Slot
 from tidelog.metrics import gauge
 
@@ -117,7 +117,7 @@ def completed(
     until the manifest was stored. `previous` is the checkpoint before, if there was one.
     """
     durable_s, whole_s = seconds
-    facts = [state.barrier for _, state in entry.subtasks() if state.barrier is not None]
+    facts = barriers_of(entry)
     return CompletedCheckpoint(
         checkpoint=entry.slot,
         attempt=entry.checkpoint_id,
