@@ -72,7 +72,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class PlanTargets:
-    """All that is asked; None: anything will do."""
+    """The targets of a plan; None: no limit."""
 
     checkpoint_s: float | None = None
     restore_s: float | None = None
@@ -81,7 +81,7 @@ class PlanTargets:
     budget: Money | None = None
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for targets that mean nothing."""
+        """Raises ConfigError for a target that is not above 0."""
         budget = None if self.budget is None else self.budget.amount
         targets = ("--restore", self.restore_s), ("--lateness", self.late_s), ("--budget", budget)
         for what, value in targets:
@@ -140,7 +140,7 @@ def candidates(
 
 
 def choose(choices: Sequence[Candidate], targets: PlanTargets) -> Candidate:
-    """The recommendation if anything meets the targets, else what misses them by the least.
+    """The best candidate that meets the targets, else the one that misses them by the least.
 
     Costs are compared in the currency that most candidates have.
     """
@@ -166,7 +166,7 @@ def _with_interval(workload: Workload, settings: Settings, interval: float) -> S
 def in_currency(
     books: Sequence[PriceBook], budget: Money | None
 ) -> tuple[list[PriceBook], list[str]]:
-    """The books a budget can be compared with, and what to say of the others.
+    """The books in the currency of a budget, and a note of the others.
 
     Raises ConfigError when there is none.
     """

@@ -1,6 +1,6 @@
 """A sample of a job's data: how large its values are, and what log and tables make of them.
 
-Invariant: both are asked themselves: a block of the log is sealed, a table writes its files.
+Invariant: both are measured: a block of the log is sealed, and a table writes its files.
 """
 
 from collections.abc import Sequence

@@ -78,12 +78,12 @@ class VerifyReport:
 
     @property
     def passed(self) -> bool:
-        """Nothing is wrong with the store, and at least one checkpoint is there to say so of."""
+        """Nothing is wrong with the store, and at least one checkpoint is sound."""
         return not self.problems and self.newest_sound is not None
 
     @property
     def newest_sound(self) -> int | None:
-        """The newest checkpoint that nothing speaks against."""
+        """The newest sound checkpoint."""
         sound = (c.checkpoint for c in self.checkpoints if c.verdict == "sound")
         return max(sound, default=None)
 
@@ -129,10 +129,10 @@ def _checkpoint_reports(
     present: Collection[int],
     expired: Collection[int] = (),
 ) -> tuple[CheckpointReport, ...]:
-    """The verdicts on checkpoints, given their ids, in ascending order.
+    """The verdicts in ascending order; `ids` are the checkpoints that were verified.
 
-    `present` are those that are there after it all: a running job drops others. `expired` have
-    lost state to Spark's own clean-up.
+    `present` are those that the store still has at the end, `expired` those that Spark's clean-up
+    took state from.
     """
     unusable: set[int] = set()
     doubtful: set[int] = set()
@@ -156,8 +156,7 @@ def _checkpoint_reports(
 
     reports = []
     for number, checkpoint_id in sorted(ids.items()):
-        report = _checkpoint_report(number, checkpoint_id, verdict(number), restored[number])
-        reports.append(report)
+        reports.append(_checkpoint_report(number, checkpoint_id, verdict(number), restored[number]))
     return tuple(reports)
 
 
@@ -219,7 +218,7 @@ def _unseen(objects: Iterable[str], results: Iterable[UnitResult]) -> Iterator[t
 
 
 def _not_checked(results: Iterable[UnitResult], present: Collection[int]) -> tuple[Unchecked, ...]:
-    """Partitions without a second way, each reason once with the checkpoints it holds for."""
+    """Partitions that were restored in one way only, with the reason and the checkpoints."""
     reasons: dict[tuple[str, str], set[int]] = defaultdict(set)
     for result in results:
         for part in result.restored:

@@ -159,7 +159,7 @@ class RestorePath:
     """The state is that after the changes below."""
 
     def made(self, rows: RowScan) -> PathResult:
-        """The result when these are the rows of the state."""
+        """The result with the rows of the state."""
         violations = tuple(rows.violations.values())
         return PathResult(self.partition, self.alternate, rows.groups, violations)
 
@@ -198,7 +198,7 @@ def alternate_path(partition: int, history: AlternateHistory) -> RestorePath:
     meeting = older.seqno
     common = set(newer.log)
     for number, part in enumerate(older.log):
-        # Changing early is as good, and what follows is shared with the newer chain's own path.
+        # The path may change early: what follows is then read once, for both paths.
         if part in common and part.first <= meeting:
             rest = _steps(newer)[newer.log.index(part) :]
             steps = (*map(PathStep, older.log[:number]), *rest)

@@ -75,8 +75,7 @@ class PartitionUnit:
             restoring = Restoring(workspace, what, kind, staged=len(self.bases) > 1)
         except UNREADABLE as error:
             for base in self.bases:
-                for path in base.paths:
-                    results.append(path.failed(error))
+                results += [path.failed(error) for path in base.paths]
             return UnitResult(paths=tuple(results))
         try:
             for base in self.bases:

@@ -41,7 +41,7 @@ class _Checksum(msgspec.Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class CheckedFiles:
-    """Reads files; `listed` are the names of those there are, checksum files at least."""
+    """Reads files; `listed` has the names of all checksum files, at least."""
 
     store: ObjectStore
     listed: Collection[str]

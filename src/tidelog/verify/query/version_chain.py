@@ -83,18 +83,13 @@ class VersionChainFinder:
             later.append(link)
             try:
                 if not await self._know_one_before(link):
-                    raise self._ends_at(link)
+                    where = f"object {self.changelogs.where(link)}"
+                    expected = f"a lineage with the id of version {version - 1}, up to a snapshot"
+                    raise damaged(where, expected, "one that ends before it")
             except (*UNREADABLE, UnreadableCodecError) as error:
                 return VersionChain(version - 1, None, tuple(reversed(later)), error)
             version -= 1
         return VersionChain(0, None, tuple(reversed(later)))
-
-    def _ends_at(self, link: Version) -> TidelogError:
-        return damaged(
-            f"object {self.changelogs.where(link)}",
-            f"a lineage that reaches a snapshot, with the id of version {link[0] - 1}",
-            "one that ends before it",
-        )
 
     async def _know_one_before(self, link: Version) -> bool:
         """Whether the id of the version before this one is known, or none is needed."""
