@@ -80,9 +80,7 @@ def sampled(values: Sequence[bytes], key_bytes: int, rows: float, more_bytes: in
         finally:
             table.close()
     return Sample(
-        round(fmean(map(len, values))),
-        min(1.0, block_bytes / raw_block_bytes),
-        table_bytes / raw,
+        round(fmean(map(len, values))), min(1.0, block_bytes / raw_block_bytes), table_bytes / raw
     )
 
 

@@ -89,11 +89,7 @@ class VerifyReport:
 
 
 async def verify(
-    store: ObjectStore,
-    engine: Engine,
-    *,
-    chosen: Choice = "all",
-    progress: Progress = no_progress,
+    store: ObjectStore, engine: Engine, *, chosen: Choice = "all", progress: Progress = no_progress
 ) -> VerifyReport:
     """Verify all checkpoints, the latest, the one in a slot (of a Spark query: a batch), or the
     newest savepoint of a name.
