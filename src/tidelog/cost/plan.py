@@ -88,9 +88,7 @@ class PlanTargets:
             require(what, value, value is None or value > 0, "more than 0")
 
     def missed_by(self, candidate: Candidate) -> dict[str, float]:
-        """For each target that was asked, the share of it by which it is missed, so that different
-        ones compare; 0 or less when it is met.
-        """
+        """The share by which each target that was asked for is missed; 0 or less: it is met."""
         estimate, cost = candidate.estimate, candidate.cost
         shares = dict[str, float]()
         if self.checkpoint_s is not None:

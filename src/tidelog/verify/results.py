@@ -167,9 +167,7 @@ def finding_of(
     partition: str | None = None,
     unusable: tuple[int, ...] = (),
 ) -> Finding:
-    """The finding of an error of a read; `names` are the objects it can be about, without them the
-    first path that it names.
-    """
+    """The finding of a read error, about one of `names`, else about the first path it names."""
     names = names or [word.rstrip(",") for word in error.what.split() if "/" in word][:1]
     object_name = max((name for name in names if name in error.what), key=len, default=None)
     position = _AT_BYTE.search(error.what)

@@ -99,9 +99,7 @@ class MeasuredRate:
 
 
 def contiguous_runs(snapshots: Iterable[MeasuredSnapshot]) -> list[list[MeasuredSnapshot]]:
-    """Split a history, oldest first, where checkpoints are missing, or the job was restarted or
-    ended.
-    """
+    """Split a history, oldest first, at missing checkpoints, at restarts and at the job's end."""
     runs: list[list[MeasuredSnapshot]] = []
     last: MeasuredSnapshot | None = None
     for snapshot in snapshots:

@@ -160,9 +160,7 @@ class _Replayer:
         return self.restoring.workspace.effects.offload
 
     async def _add(self, merge: LastWriterWins, block: Block) -> None:
-        """Merge a block, if not all of it is in the table; raises when it leaves a gap, or cannot
-        be decoded.
-        """
+        """Merge a block that the table lacks; raises for a gap, or a block it cannot decode."""
         if block.end > merge.next:
             merge.add(await self._offload.run(block.changes), block.raw_bytes)
 

@@ -99,9 +99,7 @@ async def _settle(
     objects: frozenset[str],
     results: Sequence[UnitResult],
 ) -> Settled:
-    """List the batches again, and leave out what Spark has cleaned up meanwhile: of the `objects`
-    that were there when the verification began.
-    """
+    """List the batches again, and leave out findings of `objects` that Spark has cleaned up."""
     present = await _present(store, batches)
     settled = []
     for result in results:

@@ -42,9 +42,7 @@ class VersionChain:
 
 @dataclass(slots=True)
 class VersionChainFinder:
-    """Finds the chain to `retained_ids`, the ids of retained batches by version; `snapshots` are
-    the versions that have one.
-    """
+    """Finds the chain to `retained_ids`, which are ids by version, from one of `snapshots`."""
 
     retained_ids: Mapping[int, str]
     snapshots: frozenset[Version]
