@@ -124,11 +124,13 @@ def candidates(
     is tried only when none does.
     """
     estimates: list[tuple[Settings, Estimate]] = []
+    deciding: list[tuple[Settings, Estimate]] = []
     for interval in INTERVALS:
         if interval >= settings.checkpoint_interval:
             on = _with_interval(workload, settings, interval)
             estimates.append((on, estimate_changelog(workload, on)))
-    deciding = [pair for pair in estimates if pair[1].trigger == MaterializationTrigger.INTERVAL]
+            if estimates[-1][1].trigger == MaterializationTrigger.INTERVAL:
+                deciding.append(estimates[-1])
     off = settings, estimate_incremental(workload, settings)
     choices: list[Candidate] = []
     for book in books:

@@ -251,9 +251,7 @@ def _files(inventory: Inventory, state: SubtaskState) -> dict[str, str]:
 
 
 def _partition_units(partitions: Sequence[Partition], workers: int) -> list[PartitionUnit]:
-    """A unit per subtask, so that what its tables share is read once; where that would leave
-    workers without work, one per table.
-    """
+    """A unit per subtask, so that shared files are read once; one per table to occupy workers."""
     # Tables of one subtask and one kind can share files.
     kin: dict[tuple[SubtaskId, str], list[PathBase]] = defaultdict(list)
     bases = _bases(partitions)

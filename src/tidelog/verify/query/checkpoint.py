@@ -191,9 +191,7 @@ def _state_stores(
     batches: Collection[int],
     homes: Homes,
 ) -> tuple[list[StateStoreUnit], frozenset[int]]:
-    """A unit per state store that the commits of the chosen batches name and of which something is
-    left; and the batches that lie below all that Spark keeps of a store.
-    """
+    """A unit per state store of the chosen batches, and the batches that Spark has expired."""
     retained_versions: dict[str, list[Version]] = defaultdict(list)
     expired: set[int] = set()
     for batch, commit in checkpoint.retained.items():
