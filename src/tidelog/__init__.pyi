@@ -7,6 +7,7 @@ from .checkpoint.manifest import Checkpoint as Checkpoint
 from .checkpoint.manifest import Savepoint as Savepoint
 from .checkpoint.sizes import CheckpointContents as CheckpointContents
 from .checkpoint.sizes import CheckpointSizes as CheckpointSizes
+from .connectors.files.csv_records import CsvSource as CsvSource
 from .connectors.files.lines import JsonLinesSource as JsonLinesSource
 from .connectors.files.lines import TextFileSource as TextFileSource
 from .connectors.files.parquet import ParquetSource as ParquetSource
@@ -25,7 +26,6 @@ from .connectors.program import StdoutSink as StdoutSink
 from .connectors.sql import PostgresOutboxSource as PostgresOutboxSource
 from .connectors.sql import PostgresSink as PostgresSink
 from .connectors.sql import SqliteSink as SqliteSink
-from .effects import Effects as Effects
 from .errors import AccessDeniedError as AccessDeniedError
 from .errors import CheckpointFailedError as CheckpointFailedError
 from .errors import ConditionalPutError as ConditionalPutError

@@ -6,7 +6,8 @@ caller gives up, until `SharedTasks.close`.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
@@ -44,6 +45,23 @@ async def discard(tasks: Iterable[asyncio.Future[Any]]) -> None:
     for task in pending:
         task.cancel()
     await asyncio.gather(*pending, return_exceptions=True)
+
+
+async def to_end(work: Awaitable[T], interrupt: Callable[[], None] = lambda: None) -> T:
+    """Await it, and wait for its end even when cancelled meanwhile, however often; `interrupt` is
+    called then.
+    """
+    running = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        interrupt()
+        while not running.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([running])
+        if not running.cancelled():
+            running.exception()  # of a call that was interrupted: nobody asks for it any more
+        raise
 
 
 class SharedTasks:

@@ -11,7 +11,8 @@ import selectors
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, ClassVar, Final, ParamSpec, Protocol, TypeVar, cast
+
+from tidelog.concurrency import to_end
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -154,17 +157,23 @@ def interruptible(stop: Callable[[], None]) -> AbstractContextManager[None]:
     return nullcontext() if interruption is None else interruption.calling(stop)
 
 
+_WorkQueue = SimpleQueue[Callable[[], None] | None]
+"""What a thread is to do, one after the other; None: it ends."""
+
+
 class ThreadOffload:
     """A small thread pool; the functions given to it release the GIL or block on I/O.
 
-    What may wait for long gets threads of its own, as many as wait at the same time.
+    What may wait for long gets threads of its own, as many as wait at the same time. All threads
+    end at `close`, or when nothing has the `ThreadOffload` any more.
     """
 
     def __init__(self, threads: int = 4) -> None:
         self.working = 0
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="tidelog")
-        self._idle: list[SimpleQueue[Callable[[], None] | None]] = []
+        self._idle: list[_WorkQueue] = []
         """Waiting threads without work, by what they take it from."""
+        weakref.finalize(self, _end_threads, self._idle).atexit = False
         self._closed = False
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -223,25 +232,35 @@ class ThreadOffload:
         (self._idle.pop() if self._idle else self._start()).put(work)
         return answer
 
-    def _start(self) -> "SimpleQueue[Callable[[], None] | None]":
+    def _start(self) -> _WorkQueue:
         """One more thread. A daemon: the process ends without one that waits for ever."""
-        queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-
-        def live() -> None:
-            while (work := queue.get()) is not None:
-                work()
-                self._idle.append(queue)
-
-        daemon_thread(live, "tidelog-waiting")
+        queue: _WorkQueue = SimpleQueue()
+        daemon_thread(partial(_work_from, queue, weakref.ref(self)), "tidelog-waiting")
         return queue
 
     def close(self, *, wait: bool = True) -> None:
         """End the threads; without `wait` what is under way ends later, at the latest before the
         process does."""
         self._closed = True
-        while self._idle:
-            self._idle.pop().put(None)
+        _end_threads(self._idle)
         self._pool.shutdown(wait=wait, cancel_futures=True)
+
+
+def _work_from(queue: _WorkQueue, owner: "weakref.ref[ThreadOffload]") -> None:
+    """The life of a thread; while it is idle it keeps nothing alive that it worked for."""
+    while (work := queue.get()) is not None:
+        work()
+        del work
+        offload = owner()
+        if offload is None:
+            return
+        offload._idle.append(queue)
+        del offload
+
+
+def _end_threads(idle: list[_WorkQueue]) -> None:
+    while idle:
+        idle.pop().put(None)
 
 
 def _without_stop_iteration(function: Callable[[], T]) -> Callable[[], T]:
@@ -342,23 +361,6 @@ class InlineOffload:
 
     def close(self, *, wait: bool = True) -> None:
         """Nothing to release."""
-
-
-async def to_end(work: Awaitable[T], interrupt: Callable[[], None] = lambda: None) -> T:
-    """Await it, and wait for its end even when cancelled meanwhile, however often; `interrupt` is
-    called then.
-    """
-    running = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        interrupt()
-        while not running.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([running])
-        if not running.cancelled():
-            running.exception()  # of a call that was interrupted: nobody asks for it any more
-        raise
 
 
 async def wait_for(event: asyncio.Event, clock: Clock, seconds: float | None) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tidelog.credentials import masked
 
-OLDER_SLOT: Final = "restore an older slot (`tidelog inspect URL --deep` says which)"
+OLDER_CHECKPOINT: Final = "restore an older checkpoint (`tidelog inspect URL --deep` says which)"
 """What to do where an object of a checkpoint is damaged or gone."""
 _ENDS: Final = " .\n\r\t"
 """What messages of libraries end with."""

@@ -118,8 +118,8 @@ class Event(Enum):
     )
     STEP_OPEN = (
         WARNING,
-        "checkpoint %(checkpoint)d was given up because a step did not end, of %(callers)s; "
-        "advance(), the end of a step()'s block and checkpoint() end it",
+        "attempt %(attempt)d at a checkpoint was given up because a step did not end, of "
+        "%(callers)s; advance(), the end of a step()'s block and checkpoint() end it",
     )
 
     PARTITION_GIVEN_UP = (
@@ -177,20 +177,23 @@ class Event(Enum):
         INFO,
         "job %(job)r starts as generation %(generation)d, older generations are fenced",
     )
-    START_RACED = (INFO, "slot %(slot)d was taken by another start, a later slot is tried")
+    START_RACED = (
+        INFO,
+        "generation %(generation)d was taken by another start, a later one is tried",
+    )
     GENERATION_FENCED = (
         WARNING,
-        "generation %(generation)d was fenced at %(slot)s by a newer start of the job",
+        "generation %(generation)d was fenced at %(object)s by a newer start of the job",
     )
     NEWER_START_UNKNOWN = (WARNING, "cannot tell whether a newer job has started: %(error)s")
     CHECKPOINT_COMPLETED = (
         INFO,
-        "checkpoint %(checkpoint)d completed in slot %(slot)d after %(seconds).3f s",
+        "checkpoint %(checkpoint)d completed after %(seconds).3f s (attempt %(attempt)d)",
     )
-    CHECKPOINT_ABORTED = (WARNING, "checkpoint %(checkpoint)d was aborted: %(reason)s")
+    CHECKPOINT_ABORTED = (WARNING, "attempt %(attempt)d at a checkpoint was aborted: %(reason)s")
     SNAPSHOT_DEFECT = (
         WARNING,
-        "checkpoint %(checkpoint)d failed in %(task)s by a defect: %(error)s",
+        "attempt %(attempt)d at a checkpoint failed in %(task)s by a defect: %(error)s",
     )
     BARRIERS_STAY_ALIGNED = (
         WARNING,
@@ -198,7 +201,7 @@ class Event(Enum):
         "%(reason)s",
     )
     SAVEPOINT_REFUSED = (WARNING, "savepoint %(savepoint)r was refused: %(reason)s")
-    SLOT_UNREADABLE = (WARNING, "slot %(slot)d cannot be read: %(error)s")
+    CHECKPOINT_UNREADABLE = (WARNING, "checkpoint %(checkpoint)d cannot be read: %(error)s")
     DESCRIPTOR_UNREADABLE = (
         WARNING,
         "%(object)s cannot be read, nothing of older generations is deleted: %(error)s",
@@ -206,10 +209,10 @@ class Event(Enum):
     OBJECTS_MISSING = (
         WARNING,
         "%(objects)d objects that checkpoints refer to are gone from the store, %(object)s among "
-        "them: slots %(slots)s cannot be restored. What the local tables have is uploaded again "
-        "now. Until the log says that it was, do not end the job, or take a canonical savepoint "
-        "first (`tidelog savepoint URL --format canonical`); and find out what else deletes "
-        "objects under this URL.",
+        "them: checkpoints %(checkpoints)s cannot be restored. What the local tables have is "
+        "uploaded again now. Until the log says that it was, do not end the job, or take a "
+        "canonical savepoint first (`tidelog savepoint URL --format canonical`); and find out "
+        "what else deletes objects under this URL.",
     )
     OBJECTS_UPLOADED_AGAIN = (
         WARNING,
@@ -221,7 +224,10 @@ class Event(Enum):
         "whether the store has all that checkpoints refer to is not known, and is looked at again "
         "later: %(error)s",
     )
-    SLOT_NOT_DELETED = (WARNING, "slot %(slot)d, which nothing needs, was not deleted: %(error)s")
+    CHECKPOINT_NOT_DELETED = (
+        WARNING,
+        "checkpoint %(checkpoint)d, which nothing needs, was not deleted: %(error)s",
+    )
     OBJECTS_NOT_DELETED = (
         WARNING,
         "%(objects)d objects, which nothing needs, were not deleted, the last one: %(error)s",
@@ -230,7 +236,7 @@ class Event(Enum):
     # Starts and restores.
     JOB_RESTORED = (
         INFO,
-        "generation %(generation)d of job %(job)r runs, restored from slot %(slot)s",
+        "generation %(generation)d of job %(job)r runs, restored from checkpoint %(checkpoint)s",
     )
     STATE_DROPPED = (WARNING, "job %(job)r: dropped, as allowed: %(dropped)s")
     STATE_MIGRATED = (WARNING, "operator %(operator)r: %(rows)d stored rows migrated")
@@ -245,9 +251,9 @@ class Event(Enum):
     )
     TRANSACTIONS_LEFT = (
         WARNING,
-        "%(transactions)d sink transactions of slot %(slot)d are left to the job on %(store)s that "
-        "wrote them; the output begins after the checkpoint. To go on with that job's output, "
-        "restore with it kept (--keep-output)",
+        "%(transactions)d sink transactions of checkpoint %(checkpoint)d are left to the job on "
+        "%(store)s that wrote them; the output begins after the checkpoint. To go on with that "
+        "job's output, restore with it kept (--keep-output)",
     )
     SOURCE_FINISHED_BEFORE = (
         WARNING,
@@ -258,6 +264,12 @@ class Event(Enum):
     )
 
     # Running and ending.
+    SOURCE_WAITS = (INFO, "source %(source)r begins when %(tables)s is read to its end, as a table")
+    TABLE_WITHOUT_END = (
+        INFO,
+        "the table of operator %(operator)s has no end that could be awaited: a row counts from "
+        "when it is handled, and records that come before it get None",
+    )
     LONG_CALL = (
         WARNING,
         "one call of %(operator)s held the process for %(milliseconds).0f ms without a pause: "
@@ -335,8 +347,8 @@ class Event(Enum):
     )
     JOB_NOT_ASKED = (
         INFO,
-        "no running job was told of the deletion of slot %(slot)d, its next start finds out: "
-        "%(error)s",
+        "no running job was asked to forget checkpoint %(checkpoint)d, its next start finds that "
+        "it is gone: %(error)s",
     )
     JVM_ENDED = (
         INFO,

@@ -65,21 +65,21 @@ def start(
     store: ObjectStore,
     chosen: JobConfig | None = None,
     *,
-    restore_slot: int | None = None,
+    restore_checkpoint: int | None = None,
     seed: int = 2,
 ) -> JobResult:
     """Run one incarnation of any job to its end, in virtual time."""
-    slot = None if restore_slot is None else Slot(restore_slot)
-    runner = JobRunner(job, store, chosen or settings(), effects(seed), restore_slot=slot)
+    slot = None if restore_checkpoint is None else Slot(restore_checkpoint)
+    runner = JobRunner(job, store, chosen or settings(), effects(seed), restore_checkpoint=slot)
     return asyncio.run(runner.run())
 
 
 def finish(
-    store: ObjectStore, chosen: JobConfig | None = None, *, restore_slot: int | None = None
+    store: ObjectStore, chosen: JobConfig | None = None, *, restore_checkpoint: int | None = None
 ) -> JobResult:
     """Start the mended job: it ends, and every word was counted right."""
     sink = Outside()
-    result = start(counting(sink), store, chosen, restore_slot=restore_slot, seed=3)
+    result = start(counting(sink), store, chosen, restore_checkpoint=restore_checkpoint, seed=3)
     assert Counter(dict(sink.records)) == EXPECTED
     assert len(sink.records) == len(EXPECTED)
     return result

@@ -91,10 +91,10 @@ def test_damage_is_named_and_the_option_it_names_brings_the_job_back(
     lay_out(site.store, damaged(broken_off, name, damage))
     message = refused(site.run("mended"), 1)
     assert name in message
-    assert "restore an older slot (`tidelog inspect URL --deep` says which)" in message
+    assert "restore an older checkpoint (`tidelog inspect URL --deep` says which)" in message
     slots = checkpoints(broken_off)
     older = slots[-2] if part == "manifest" else newest_without(broken_off, name)
-    site.finish("--restore-slot", str(older))
+    site.finish("--restore-checkpoint", str(older))
 
 
 def test_a_store_that_is_a_file_is_named(tmp_path: Path) -> None:
@@ -116,8 +116,8 @@ OPTIONS: list[tuple[list[str], str]] = [
     (["--parallelism", "0"], "--parallelism"),
     (["--parallelism", "129"], "set --key-groups (JobConfig.key_groups) to 129 or more"),
     (["--retain", "0"], "--retain"),
-    (["--restore-slot", "-1"], "--restore-slot"),
-    (["--restore-slot", "latest"], "--restore-slot"),
+    (["--restore-checkpoint", "-1"], "--restore-checkpoint"),
+    (["--restore-checkpoint", "latest"], "--restore-checkpoint"),
     (["--tolerable-failures", "-1"], "checkpoint.tolerable_failures"),
     (["--materialize-tolerable-failures", "-1"], "materialize.tolerable_failures"),
     (["--table", "paper"], "--table"),

@@ -1,5 +1,5 @@
 """A job never runs on damaged state, nor on a store that does not fit it by format, shape or
-state: it names the object, and an older slot brings it back."""
+state: it names the object, and an older checkpoint brings it back."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -55,7 +55,7 @@ def refuses(
     hurt: Objects,
     name: str,
     *errors: type[TidelogError],
-    action: str = "restore an older slot (`tidelog inspect URL --deep`",
+    action: str = "restore an older checkpoint (`tidelog inspect URL --deep`",
 ) -> None:
     """A start fails, says where and what to do, and changes no object."""
     store = store_of(hurt)
@@ -66,15 +66,15 @@ def refuses(
 
 
 def comes_back(hurt: Objects, sound: Objects, name: str) -> None:
-    """After any number of refused starts an older slot finishes; so does the mended store."""
+    """After any number of refused starts an older checkpoint finishes; so does the mended store."""
     store = store_of(hurt)
     for _ in range(2):
         with pytest.raises(TidelogError):
             finish(store)
     older = newest_without(sound, name)
-    assert finish(store, restore_slot=older).restored_slot == older
+    assert finish(store, restore_checkpoint=older).restored_checkpoint == older
     mended = store_of({**contents(store_of(hurt)), name: sound[name]})
-    assert finish(mended).restored_slot == newest(sound)
+    assert finish(mended).restored_checkpoint == newest(sound)
 
 
 @DAMAGES
@@ -119,7 +119,7 @@ def test_a_damaged_newest_manifest_is_refused_before_anything_is_fenced(damage: 
     with pytest.raises(CorruptObjectError):
         finish(store)
     assert written_since(store, hurt) == set()
-    assert finish(store, restore_slot=slot - 1).restored_slot == slot - 1
+    assert finish(store, restore_checkpoint=slot - 1).restored_checkpoint == slot - 1
     assert finish(store_of({**hurt, manifest(slot): objects[manifest(slot)]}))
 
 
@@ -146,7 +146,7 @@ def test_an_object_that_only_older_slots_need_stops_no_job(prefix: str, damage: 
     slot = newest(objects)
     only_older = needs(objects, slot - 3) - needs(objects, slot)
     name = min(name for name in only_older if name.startswith(prefix))
-    assert finish(store_of(damaged(objects, name, damage))).restored_slot == slot
+    assert finish(store_of(damaged(objects, name, damage))).restored_checkpoint == slot
 
 
 @pytest.fixture(scope="module")
@@ -175,9 +175,9 @@ def test_a_damaged_block_inside_a_sound_manifest_is_refused(
     before = contents(store)
     with pytest.raises(CorruptObjectError, match=r"inline log of (count|source)-") as refused:
         finish(store, _inline())
-    assert "restore an older slot" in refused.value.action
+    assert "restore an older checkpoint" in refused.value.action
     assert all(new.startswith(object_names.CHECKPOINTS) for new in written_since(store, before))
-    finish(store, _inline(), restore_slot=slot - 1)
+    finish(store, _inline(), restore_checkpoint=slot - 1)
     finish(store_of(inline), _inline())
 
 
@@ -194,10 +194,10 @@ def test_a_newer_releases_checkpoint_is_refused_and_nothing_fenced(restore: int 
     newer = damaged(objects, manifest(newest(objects)), of_a_newer_release)
     store = store_of(newer)
     with pytest.raises(FormatVersionError, match=manifest(newest(objects))) as refused:
-        finish(store, restore_slot=restore)
+        finish(store, restore_checkpoint=restore)
     assert "use the tidelog release that wrote it" in refused.value.action
     assert written_since(store, newer) == set()
-    finish(store_of(objects), restore_slot=restore)
+    finish(store_of(objects), restore_checkpoint=restore)
 
 
 def newer_descriptor(objects: Objects) -> tuple[str, Damage]:
@@ -217,5 +217,5 @@ def test_what_a_newer_release_stored_is_refused_and_an_older_slot_restored(
     objects = usual()
     name, newer = part(objects)
     hurt = damaged(objects, name, newer)
-    refuses(hurt, name, FormatVersionError, action="or restore an older slot")
+    refuses(hurt, name, FormatVersionError, action="or restore an older checkpoint")
     comes_back(hurt, objects, name)

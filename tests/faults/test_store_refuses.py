@@ -65,7 +65,7 @@ def test_a_store_that_refuses_at_the_start_stops_it_before_anything_is_written(
         finish(faulty(store, failing(operation, error)))
     assert says in refused.value.action
     assert contents(store) == usual()
-    assert finish(store).restored_slot == checkpoints(usual())[-1]
+    assert finish(store).restored_checkpoint == checkpoints(usual())[-1]
 
 
 @REFUSALS
@@ -82,7 +82,7 @@ def test_a_store_that_takes_no_more_stops_the_job_and_it_resumes_where_it_was(
         finish(faulty(store, failing("put", error)), chosen)
     assert says in str(failed.value)
     assert "it resumes from its last completed checkpoint" in failed.value.action
-    assert finish(store).restored_slot == checkpoints(usual())[-1]
+    assert finish(store).restored_checkpoint == checkpoints(usual())[-1]
 
 
 @REFUSALS
@@ -162,7 +162,7 @@ def test_a_work_directory_without_room_stops_the_start_and_with_room_it_resumes(
         finish(store, settings(small_disk))
     assert "free disk space or move the work directory" in refused.value.action
     ballast.unlink()
-    assert finish(store, settings(small_disk)).restored_slot == checkpoints(usual())[-1]
+    assert finish(store, settings(small_disk)).restored_checkpoint == checkpoints(usual())[-1]
 
 
 def test_a_work_directory_that_fills_up_stops_the_job_and_with_room_it_resumes(
@@ -172,7 +172,7 @@ def test_a_work_directory_that_fills_up_stops_the_job_and_with_room_it_resumes(
     with pytest.raises(TidelogError, match="free disk space or move the work directory"):
         start(counting(Outside(), fills(small_disk)), store, settings(small_disk))
     (small_disk / "ballast").unlink()
-    assert finish(store, settings(small_disk)).restored_slot is not None
+    assert finish(store, settings(small_disk)).restored_checkpoint is not None
 
 
 def test_a_store_on_a_full_disk_stops_the_job_and_with_room_it_resumes(small_disk: Path) -> None:
@@ -182,7 +182,7 @@ def test_a_store_on_a_full_disk_stops_the_job_and_with_room_it_resumes(small_dis
         start(counting(Outside(), fills(small_disk)), store)
     assert str(small_disk) in str(failed.value)
     (small_disk / "ballast").unlink()
-    assert finish(store).restored_slot is not None
+    assert finish(store).restored_checkpoint is not None
 
 
 def test_a_table_that_finds_no_room_stops_the_job_before_a_checkpoint_misses_changes(
@@ -202,7 +202,7 @@ def test_a_table_that_finds_no_room_stops_the_job_before_a_checkpoint_misses_cha
         patched.setattr(RocksTable, "write", full)
         with pytest.raises(StoreFullError, match=str(tmp_path)):
             finish(store, settings(tmp_path))
-    assert finish(store, settings(tmp_path)).restored_slot is not None
+    assert finish(store, settings(tmp_path)).restored_checkpoint is not None
 
 
 @pytest.mark.parametrize("step", ["prepare_snapshot", "freeze"])

@@ -3,12 +3,11 @@
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from tests.support.output_files import output_lines
-from tidelog import CheckpointConfig, Effects, Job, JobConfig, JobResult, JobRunner, open_store
+from tidelog import CheckpointConfig, Job, JobConfig, JobResult, JobRunner, open_store
 
 
 def add_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -37,17 +36,15 @@ def run(
     """
 
     async def main() -> JobResult:
-        effects = Effects()
         schedule = settings.pop("checkpoint", CheckpointConfig(interval=0.05))
         config = JobConfig(parallelism=parallelism, checkpoint=schedule, **settings)
-        with closing(effects.offload):
-            runner = JobRunner(job, open_store(str(store), effects), config, effects)
-            running = asyncio.create_task(runner.run())
-            while until is not None and not until():
-                assert not running.done(), running.result()
-                await asyncio.sleep(0.005)
-            if until is not None:
-                await runner.stop()
-            return await running
+        runner = JobRunner(job, open_store(str(store)), config)
+        running = asyncio.create_task(runner.run())
+        while until is not None and not until():
+            assert not running.done(), running.result()
+            await asyncio.sleep(0.005)
+        if until is not None:
+            await runner.stop()
+        return await running
 
     return asyncio.run(main())

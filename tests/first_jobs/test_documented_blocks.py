@@ -28,7 +28,7 @@ RUN_ELSEWHERE = {
     "kafka 0": "tests/kafka/test_guide.py",
     "kafka 1": "tests/kafka/test_guide.py",
     "kafka 2": "tests/kafka/test_guide.py",
-    "sources 0": "tests/first_jobs/test_killed.py",
+    "sources 1": "tests/first_jobs/test_killed.py",
     "monitoring 0": "tests/unit/runtime/test_status_prometheus.py",
     "spark-plugin 0": "tests/spark/test_metrics.py",
     "operations 0": "tests/process/test_running_for_a_year.py",
@@ -237,7 +237,7 @@ def test_a_program_takes_a_savepoint_and_stops_its_job(
     job.source(RateSource(1000)).sink(ForeachSink(lambda rows: None))
     url = str(here / "store")
     upgrade = names_of("savepoints 0")["upgrade"]
-    upgrade.__globals__["open_store"] = lambda _, effects: open_store(url, effects)
+    upgrade.__globals__["open_store"] = lambda _: open_store(url)
     asyncio.run(upgrade(job))
     assert int(capsys.readouterr().out) > 0
     assert len(list((here / "store" / "checkpoints").iterdir())) >= 3
@@ -261,6 +261,15 @@ def check_counts(names: dict[str, Any], table: str, here: Path) -> None:
         assert database.execute(newest).fetchall() == expected
 
 
+def test_amounts_of_a_csv_file_are_added_up(here: Path) -> None:
+    (here / "orders").mkdir()
+    orders = 'order_id,amount,country\n1,2.5,"P\nT"\n2,4,ES\n3,1.5,"P\nT"\n'
+    (here / "orders" / "1.csv").write_text(orders)
+    run(names_of("sources 0")["job"], here / "store")
+    totals = rows_of(here / "totals")
+    assert sorted((row["country"], row["amount"]) for row in totals) == [("ES", 4), ("P\nT", 4)]
+
+
 def test_topics_are_pushed_from_where_they_were_left(here: Path) -> None:
     stored = {"orders": ["a", "b", "c"], "returns": ["d"]}
 
@@ -269,7 +278,7 @@ def test_topics_are_pushed_from_where_they_were_left(here: Path) -> None:
             yield offset, message
         await asyncio.Event().wait()  # for more
 
-    topics: type[PushSource] = names_of("sources 1", subscribe=subscribe)["Topics"]
+    topics: type[PushSource] = names_of("sources 2", subscribe=subscribe)["Topics"]
 
     def pushed(until: int) -> list[Any]:
         found: list[Any] = []
@@ -291,7 +300,7 @@ def test_a_program_runs_a_job_whose_rows_are_named_in_both_ways_and_runs_it_agai
         job = Job("copy")
         rows = job.source(JsonLinesSource("in")).map(lambda row: (row.word, row["count"]))
         rows.sink(FileSink("out", fields=("word", "count")))
-        assert names_of("sources 2", job=job)["result"].already_complete == already_complete
+        assert names_of("sources 3", job=job)["result"].already_complete == already_complete
         found = [(row["word"], row["count"]) for row in rows_of(here / "out")]
         assert sorted(found) == [(f"w{n}", n) for n in range(9)]
 

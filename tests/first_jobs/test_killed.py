@@ -170,8 +170,8 @@ def test_every_row_is_in_the_files_once_and_gone_from_the_table(
     conninfo: str, tmp_path: Path
 ) -> None:
     address = "postgresql://tide@db.example/shop"
-    assert address in BLOCKS["sources 0"]
-    (tmp_path / "outbox.py").write_text(BLOCKS["sources 0"].replace(address, conninfo))
+    assert address in BLOCKS["sources 1"]
+    (tmp_path / "outbox.py").write_text(BLOCKS["sources 1"].replace(address, conninfo))
     query(conninfo, create_table())
     shop = Shop(conninfo, seed=KILLS)
     shop.start()

@@ -154,6 +154,24 @@ def _newest_counts(arguments: JobArguments, sink: Sink) -> Job:
     return job
 
 
+def names(arguments: JobArguments) -> Job:
+    """The lines of all files but the first, each with the line of its number in the first one."""
+
+    def number(line: str) -> str:
+        return line.partition(" ")[0].partition("-")[2]
+
+    job, directory = Job("names"), arguments.required_input()
+    table, lines = (
+        job.source(SlowText(directory, include, chunk_bytes=CHUNK), name=name)
+        .filter(bool, name=f"{name}-filled")
+        .key_by(number)
+        for name, include in (("table", "0.txt"), ("lines", "[12].txt"))
+    )
+    both = lines.enrich(table, lambda line, row: f"{line} | {row}", time="processing")
+    both.sink(FileSink(arguments.output, "text"))
+    return job
+
+
 def _table_rows(job: Job, arguments: JobArguments) -> Stream:
     return _lines(job, arguments).rebalance().map(lambda line: (line,), name="row")
 

@@ -18,7 +18,6 @@ from tests.support.ports import free_port
 from tests.support.prometheus import OPERATIONS, in_seconds, needs_prometheus, server
 from tidelog import (
     CheckpointConfig,
-    Effects,
     ForeachSink,
     Job,
     JobConfig,
@@ -29,7 +28,7 @@ from tidelog import (
     TextFileSource,
     Tumbling,
 )
-from tidelog.effects import SystemClock
+from tidelog.effects import Effects, SystemClock
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore

@@ -38,17 +38,17 @@ def test_a_job_and_its_clone_both_count_every_word_right(
     branch.input = run.input
     branch.release()
     result = json.loads(branch.finish_here("--json").stdout.splitlines()[-1])
-    assert f"slot {result['restored_slot']} of" in cloned
+    assert f"checkpoint {result['restored_checkpoint']} of" in cloned
     for each in (run, branch):
         assert each.counts() == expected
     assert tidelog("inspect", run.store, "--deep").exit_code == 0
 
 
 def clone(origin: str, target: str) -> str:
-    """Clone; tried again when the slot went meanwhile, as the message says."""
+    """Clone; tried again when the checkpoint went meanwhile, as the message says."""
     for _ in range(TRIES):
         done = tidelog("clone", origin, target)
         if done.exit_code == 0:
             return done.stdout
-        assert "clone a newer slot" in done.stderr or "no such" in done.stderr, done.stderr
-    raise AssertionError("every slot went before it was cloned")
+        assert "clone a newer checkpoint" in done.stderr or "no such" in done.stderr, done.stderr
+    raise AssertionError("every checkpoint went before it was cloned")

@@ -72,11 +72,11 @@ def test_a_job_that_was_asked_for_savepoints_and_stopped_goes_on_without_loss_or
     assert len(before) < len(lines)
     run.release()
     result = json.loads(run.finish_here("--json").stdout.splitlines()[-1])
-    assert result["restored_slot"] == stopped["slot"]
+    assert result["restored_checkpoint"] == stopped["checkpoint"]
     assert result["records_read"] < len(lines)
     assert sorted(run.lines()) == sorted(lines)
     assert set(before) <= set(run.lines())
-    listed = json.loads(tidelog("checkpoints", "list", run.store, "--json").stdout)["slots"]
+    listed = json.loads(tidelog("checkpoints", "list", run.store, "--json").stdout)["checkpoints"]
     assert [row["name"] for row in listed if row["kind"] == "savepoint"] == ["before", "halt"]
     assert tidelog("inspect", run.store, "--deep").exit_code == 0
     assert tidelog("verify", run.store, "--engine", "local").exit_code == 0

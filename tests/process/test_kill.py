@@ -22,7 +22,7 @@ from tests.support.depth import more_in_depth, one_by_one, only_in_depth
 from tests.support.postgres import Server, query
 from tests.unit.storage.conformance import names
 from tests.wire.servers import CloudServer, S3Server
-from tidelog import Effects, open_store
+from tidelog import open_store
 from tidelog.connectors.sql.postgres import TableNames
 from tidelog.examples.sessions import event
 
@@ -127,6 +127,26 @@ def test_a_killed_copy_shows_no_line_twice_at_any_time_and_all_in_the_end(
 
     killed_often(run, no_line_occurs_twice)
     assert sorted(run.lines()) == lines_of(run)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_killed_job_joins_no_line_before_its_table_is_loaded(
+    tmp_path: Path, workers: int
+) -> None:
+    chosen = options(parallelism=3, changelog=True, mode="exactly-once", workers=workers)
+    run = Run(tmp_path, "tests.process.jobs:names", chosen)
+    write_words(run, LINES)
+
+    def nothing_comes_before_the_table_is_released() -> None:
+        assert run.released.exists() or run.lines() == []
+
+    killed_often(run, nothing_comes_before_the_table_is_released)
+    texts = [(run.input / f"{n}.txt").read_text("utf-8", "replace") for n in range(3)]
+    table, *others = (list(filter(None, text.split("\n"))) for text in texts)
+    expected = [
+        f"{line} | {row}" for lines in others for line, row in zip(lines, table, strict=True)
+    ]
+    assert sorted(run.lines()) == sorted(expected)
 
 
 @pytest.mark.parametrize("parallelism", more_in_depth([3], [1, 3]))
@@ -330,7 +350,7 @@ def test_a_word_count_killed_over_another_cloud_counts_every_word_right(
     cloud: CloudServer = request.getfixturevalue(server)
 
     async def listed() -> list[str]:
-        store = open_store(cloud.url("killed"), Effects(), options=cloud.options)
+        store = open_store(cloud.url("killed"), options=cloud.options)
         try:
             return await names(store, "checkpoints/")
         finally:

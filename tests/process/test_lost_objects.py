@@ -62,9 +62,11 @@ def has_kinds(run: Run, *kinds: str) -> bool:
 def verdict(run: Run, name: str) -> bool:
     """Whether the savepoint of this name can be restored, as every byte says."""
     inspected = json.loads(tidelog("inspect", run.store, "--deep", "--json").stdout)
-    listed = json.loads(tidelog("checkpoints", "list", run.store, "--json").stdout)["slots"]
-    [slot] = [row["slot"] for row in listed if row["name"] == name]
-    [restorable] = [row["restorable"] for row in inspected["slots"] if row["slot"] == slot]
+    listed = json.loads(tidelog("checkpoints", "list", run.store, "--json").stdout)["checkpoints"]
+    [number] = [row["checkpoint"] for row in listed if row["name"] == name]
+    [restorable] = [
+        row["restorable"] for row in inspected["checkpoints"] if row["checkpoint"] == number
+    ]
     return bool(restorable)
 
 
@@ -165,7 +167,7 @@ def test_who_asks_before_the_job_has_noticed_is_told_to_take_a_canonical_savepoi
             said = tidelog(*command)
             assert said.exit_code == 1
             assert "take a canonical savepoint before you stop the job" in said.stdout
-            assert "restore slot" not in said.stdout, "every checkpoint needs those files"
+            assert "restore checkpoint" not in said.stdout, "every checkpoint needs those files"
         taken = tidelog("savepoint", run.store, "--name", "rows", "--format", "canonical")
         assert taken.exit_code == 0, taken.stderr
         assert verdict(run, "rows") and not verdict(run, "first")

@@ -40,18 +40,18 @@ def test_the_half_of_the_job_is_shown_at_once_and_that_of_the_store_says_since_w
     tmp_path: Path, moto: S3Server, behaviour: Behaviour
 ) -> None:
     with job_on_a_server(tmp_path, moto, behaviour) as (_, run), page_of(run) as (before, opened):
-        assert document(opened)["slots"]
+        assert document(opened)["retained"]
         behaviour.stalls.set()
         assert behaviour.awaited.wait(60)
         # Read before the outage: what was known is shown, and that it may be old.
         wait_until(lambda: says_since_when(document(opened, "?now")), before)
         shown = document(opened)
-        assert shown["live"]["status"]["phase"] == "running" and shown["slots"]
+        assert shown["live"]["status"]["phase"] == "running" and shown["retained"]
         # Opened amid the outage.
         with page_of(run) as (late, page):
             shown = document(page)
             assert (shown["job"], shown["live"]["status"]["phase"]) == ("copy", "running")
-            assert says_since_when(shown) and shown["slots"] == []
+            assert says_since_when(shown) and shown["retained"] == []
             behaviour.stalls.clear()
-            wait_until(lambda: bool(document(page, "?now")["slots"]), late)
+            wait_until(lambda: bool(document(page, "?now")["retained"]), late)
             wait_until(lambda: not says_since_when(document(page, "?now")), late)

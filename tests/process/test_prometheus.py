@@ -22,7 +22,6 @@ from tests.support.prometheus import (
 )
 from tidelog import (
     CheckpointConfig,
-    Effects,
     ForeachSink,
     Job,
     JobConfig,
@@ -32,6 +31,7 @@ from tidelog import (
     TextFileSource,
     UnalignedConfig,
 )
+from tidelog.effects import Effects
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.retry import RetryingStore
 from tidelog.storage.retry_policy import LOCAL_POLICY

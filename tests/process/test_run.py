@@ -58,7 +58,7 @@ def test_a_stopped_job_says_where_it_resumes_and_does(
         process.send_signal(number)
         stopped = run.end(process)
     assert stopped.returncode == 130
-    assert "to resume from slot" in stopped.stderr
+    assert "to resume from checkpoint" in stopped.stderr
     assert "Traceback" not in stopped.stderr
     assert list((tmp_path / "work").glob("*/*")) == []  # nothing is left on the disk
     run.release()

@@ -123,7 +123,7 @@ def test_a_job_in_workers_is_stopped_by_a_signal_and_by_a_savepoint(tmp_path: Pa
         run.release()
         done = run.end(process)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1])["restored_slot"] > halted
+    assert json.loads(done.stdout.splitlines()[-1])["restored_checkpoint"] > halted
     assert run.counts() == expected
 
 

@@ -21,7 +21,6 @@ from tests.support.jobs import store_of
 from tests.support.pipelines import running
 from tidelog import (
     CheckpointConfig,
-    Effects,
     ForeachSink,
     Job,
     JobConfig,
@@ -30,7 +29,7 @@ from tidelog import (
     SplitReader,
 )
 from tidelog.cost.model.job import Settings, Workload
-from tidelog.effects import InlineOffload
+from tidelog.effects import Effects, InlineOffload
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.state.key_groups import encode_key

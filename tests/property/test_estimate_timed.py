@@ -15,12 +15,12 @@ from tests.property.estimate_runs import TICK_S, History, Paced, RecordingStore,
 from tests.support.clock import VirtualClock
 from tests.support.depth import more_in_depth
 from tests.support.pipelines import running
-from tidelog import Effects, ForeachSink, Job, JobRunner, KeyedStream, Session
+from tidelog import ForeachSink, Job, JobRunner, KeyedStream, Session
 from tidelog.changelog.upload_config import UploadConfig
 from tidelog.cost.model.embedded import estimate_changelog
 from tidelog.cost.model.job import Settings, StoreLink, Workload
 from tidelog.cost.model.timed import in_sessions, joined
-from tidelog.effects import InlineOffload
+from tidelog.effects import Effects, InlineOffload
 from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.state.key_groups import encode_key
 

@@ -145,7 +145,7 @@ class Incarnation:
         config: JobConfig,
         clock: VirtualClock,
         rng: Random,
-        restore_slot: Slot | None = None,
+        restore_checkpoint: Slot | None = None,
         restore_from: RestoreFrom | None = None,
     ) -> None:
         self.clock = clock
@@ -157,7 +157,7 @@ class Incarnation:
             store,
             config,
             effects,
-            restore_slot=restore_slot,
+            restore_checkpoint=restore_checkpoint,
             restore_from=restore_from,
         )
         self._running: asyncio.Task[Any] | None = None

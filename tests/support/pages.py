@@ -26,7 +26,7 @@ from tidelog.spark.plugin import options as of_spark
 REFERENCE = ROOT / "docs" / "reference"
 END = "<!-- end of the generated part -->\n"
 JSON_TABLES: dict[str, type] = {
-    "a slot": SlotSummary,
+    "a checkpoint in the list": SlotSummary,
     "the checkpoint": CheckpointSummary,
     "its operators": OperatorSummary,
     "their subtasks": SubtaskSummary,

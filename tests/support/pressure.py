@@ -150,12 +150,12 @@ def run_pressed(
     settings: JobConfig,
     clock: VirtualClock,
     *,
-    restore_slot: Slot | None = None,
+    restore_checkpoint: Slot | None = None,
     seed: int = 1,
 ) -> JobResult:
     """Run one incarnation on a clock that its slow operators hold too."""
     effects = in_virtual_time(seed, clock)
-    runner = JobRunner(job, store, settings, effects, restore_slot=restore_slot)
+    runner = JobRunner(job, store, settings, effects, restore_checkpoint=restore_checkpoint)
     return asyncio.run(runner.run())
 
 
@@ -211,7 +211,9 @@ def resumed(
     """What is outside after a job went on from a checkpoint to its end, in a copy of the store."""
     again, clock = outside_as_of(sink, checkpoint), VirtualClock()
     slot = checkpoint.slot
-    run_pressed(job(again, clock), copy_of(objects), settings, clock, restore_slot=slot, seed=2)
+    run_pressed(
+        job(again, clock), copy_of(objects), settings, clock, restore_checkpoint=slot, seed=2
+    )
     return again
 
 
@@ -228,7 +230,7 @@ def resumed_slowly(
     again, slot = SlowOutside(clock), chosen.slot
     again.committed = outside_as_of(sink, chosen).committed
     settings = pressed(parallelism=parallelism)
-    run_pressed(job(again), objects, settings, clock, restore_slot=slot, seed=seed)
+    run_pressed(job(again), objects, settings, clock, restore_checkpoint=slot, seed=seed)
     return again
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from tidelog import (
     CheckpointConfig,
-    Effects,
     ForeachSink,
     Job,
     JobConfig,
@@ -16,7 +15,7 @@ from tidelog import (
     RateSource,
     serve_control,
 )
-from tidelog.effects import loop_thread
+from tidelog.effects import Effects, loop_thread
 from tidelog.storage.port import ObjectStore
 
 

@@ -2,11 +2,14 @@
 
 import asyncio
 import gc
-from threading import Event
+import threading
+from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 
+from tidelog import ForeachSink, IterableSource, Job, JobRunner, open_store
 from tidelog.concurrency import SharedTasks, together
 from tidelog.effects import ThreadOffload
 
@@ -99,6 +102,26 @@ async def test_work_that_never_began_is_closed_however_often_the_caller_is_cance
 async def test_a_stop_iteration_in_a_thread_reaches_the_waiter() -> None:
     with pytest.raises(RuntimeError, match="StopIteration"):
         await asyncio.wait_for(ThreadOffload(1).run(next, iter(())), timeout=30)
+
+
+def test_the_threads_of_a_job_end_when_a_program_has_it_no_more(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+
+    def run() -> set[Thread]:
+        job = Job("ends")
+        job.source(IterableSource([1, 2, 3], blocking=True)).sink(ForeachSink(lambda rows: None))
+        asyncio.run(JobRunner(job, open_store(str(tmp_path / "store"))).run())
+        return set(threading.enumerate()) - before
+
+    threads = run()
+    assert {thread.name.rstrip("_0123456789") for thread in threads} == {
+        "tidelog",
+        "tidelog-waiting",
+    }
+    gc.collect()
+    for thread in threads:
+        thread.join(timeout=60)
+        assert not thread.is_alive()
 
 
 async def test_what_must_end_ends_before_its_caller_however_often_that_is_cancelled() -> None:

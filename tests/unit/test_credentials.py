@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.cli import tidelog
-from tidelog import ConfigError, Effects, StorageError, credentials, open_store
+from tidelog import ConfigError, StorageError, credentials, open_store
 from tidelog.catalog.locate import parse_origin
 from tidelog.credentials import hide, holds_secret, masked
 from tidelog.events import Event
@@ -36,9 +36,9 @@ def hidden(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_url_with_credentials_is_refused_and_not_shown(url: str) -> None:
     assert holds_secret(url)
     for open_it in (
-        lambda: open_store(url, Effects()),
-        lambda: open_store("memory://tables", Effects(), log_url=url),
-        lambda: open_store("s3://bucket", Effects(), options={"endpoint_url": url}),
+        lambda: open_store(url),
+        lambda: open_store("memory://tables", log_url=url),
+        lambda: open_store("s3://bucket", options={"endpoint_url": url}),
         lambda: parse_origin(f"{url}@latest"),
         lambda: parse_origin(url),
     ):
@@ -51,7 +51,7 @@ def test_a_url_with_credentials_is_refused_and_not_shown(url: str) -> None:
 def test_an_endpoint_of_the_environment_has_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://user:{SECRET}@127.0.0.1:9000")
     with pytest.raises(ConfigError, match=r"AWS_ENDPOINT_URL 'http://\*\*\*@127.0.0.1:9000'"):
-        open_store("s3://bucket", Effects())
+        open_store("s3://bucket")
 
 
 def test_the_values_of_secret_options_are_masked_wherever_they_stand() -> None:
@@ -77,7 +77,7 @@ def test_the_values_of_secret_options_are_masked_wherever_they_stand() -> None:
 
 def test_a_store_hides_its_options_and_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SESSION_TOKEN", "session-of-today")
-    open_store("s3://bucket", Effects(), options={"key": "k", "secret": SECRET})
+    open_store("s3://bucket", options={"key": "k", "secret": SECRET})
     error = StorageError("it", found=f"<Token>session-of-today</Token> {SECRET}", action="none")
     assert error.found == "<Token>***</Token> ***"
 

@@ -3,23 +3,20 @@
 import ast
 import os
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-import click
 import griffe
 import pytest
 
 import tidelog
 import tidelog.spark
-from tests.support.documentation import BLOCKS, PAGES, ROOT
+from tests.support.documentation import BLOCKS, ROOT
 from tests.support.pages import MADE, REFERENCE
 from tests.support.signatures import Signatures
-from tidelog.cli import main
 from tidelog.runtime.status.series import SERIES
 from tidelog.settings import OPTIONS, resolve
 
@@ -31,7 +28,12 @@ PUBLIC = {*tidelog.__all__, "open", *(f"spark.{name}" for name in tidelog.spark.
 OF_THE_LIBRARY = {
     *(f"Checkpoint.{name}" for name in ("author", "layers", "materializations", "operators")),
     *("Checkpoint.subtasks", "Job.nodes", "JobConfig.memory_parts", "JobRunner.incarnation"),
-    *("JobRunner.states", "InputFiles.wake_when_changed", "ObjectStore.request_metrics"),
+    *(
+        "CsvSource.columns",
+        "JobRunner.states",
+        "InputFiles.wake_when_changed",
+        "ObjectStore.request_metrics",
+    ),
     *("RocksDBConfig.within", "WindowedStream.__init__", "_Spans.span", "open.open_store"),
     *(
         f"{kind}.{name}"
@@ -153,53 +155,3 @@ def test_the_metrics_beside_those_of_flink_exist() -> None:
     }
     assert len(shown) > 20
     assert {name for name in shown if not name.endswith("_")} <= {s.metric.name for s in SERIES}
-
-
-_COMMAND = re.compile(r"^(?:\$ )?(?:[A-Z_]+=\S+ )*(?:\.venv/bin/)?tidelog (.*)$")
-_ENDS = ("|", "&&", ";", ">", ">>", "2>", "&")
-
-
-def printed(page: Path) -> Iterator[list[str]]:
-    """The words of each command in the blocks of a page, comments and what follows left out."""
-    for block in re.findall(r"```(?:\w*)\n(.*?)```", page.read_text(), re.DOTALL):
-        for line in block.replace("\\\n", " ").splitlines():
-            for part in line.strip().split(" && "):
-                found = _COMMAND.match(part)
-                if found is not None:
-                    words = shlex.split(found.group(1), comments=True)
-                    end = next((n for n, word in enumerate(words) if word in _ENDS), len(words))
-                    yield words[:end]
-
-
-COMMANDS = sorted(
-    {(str(page.relative_to(ROOT)), shlex.join(words)) for page in PAGES for words in printed(page)}
-)
-
-
-@pytest.mark.parametrize(("page", "command"), COMMANDS)
-def test_a_printed_command_exists_with_its_options(page: str, command: str) -> None:
-    words = shlex.split(command)
-    found: click.Command = main
-    while isinstance(found, click.Group):
-        group, context = found, click.Context(found)
-        assert words, f"{page}: a command is missing"
-        if words[0].startswith("--"):
-            assert words[0] in options_of(found), f"{page}: {words[0]} is no option"
-            del words[: 1 if words[0] in ("--help", "--version") else 2]
-            if not words:
-                return
-            continue
-        below = group.get_command(context, words[0])
-        assert below is not None, f"{page}: {words[0]!r} is no command"
-        found, words = below, words[1:]
-    known = options_of(found)
-    used = [word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)]
-    assert [option for option in used if option not in known] == [], page
-
-
-def options_of(command: click.Command) -> set[str]:
-    names = {"--help"}
-    for parameter in command.params:
-        if isinstance(parameter, click.Option):
-            names |= {*parameter.opts, *parameter.secondary_opts}
-    return names

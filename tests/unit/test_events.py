@@ -83,7 +83,8 @@ def test_the_library_is_quiet_unless_logging_is_configured() -> None:
         "import logging, tidelog\n"
         "from tidelog.events import Event\n"
         "Event.MATERIALIZATIONS_ON_TIME.log(logging.getLogger('tidelog.materialize'))\n"
-        "Event.SLOT_NOT_DELETED.log(logging.getLogger('tidelog.checkpoint'), slot=1, error='x')\n"
+        "Event.CHECKPOINT_NOT_DELETED.log(logging.getLogger('tidelog.checkpoint'), "
+        "checkpoint=1, error='x')\n"
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     assert (run.stdout, run.stderr) == (b"", b"")
@@ -91,13 +92,13 @@ def test_the_library_is_quiet_unless_logging_is_configured() -> None:
 
 def test_a_record_has_a_fixed_message_and_the_fields(caplog: pytest.LogCaptureFixture) -> None:
     logger = logging.getLogger("tidelog.checkpoint.slots")
-    Event.SLOT_NOT_DELETED.log(logger, slot=7, error="the disk is read-only")
+    Event.CHECKPOINT_NOT_DELETED.log(logger, checkpoint=7, error="the disk is read-only")
     record = caplog.records[-1]
-    assert record.msg == Event.SLOT_NOT_DELETED.message
-    assert record.args == {"slot": 7, "error": "the disk is read-only"}
-    assert vars(record)["event"] == "slot_not_deleted"
+    assert record.msg == Event.CHECKPOINT_NOT_DELETED.message
+    assert record.args == {"checkpoint": 7, "error": "the disk is read-only"}
+    assert vars(record)["event"] == "checkpoint_not_deleted"
     assert record.getMessage() == (
-        "slot 7, which nothing needs, was not deleted: the disk is read-only"
+        "checkpoint 7, which nothing needs, was not deleted: the disk is read-only"
     )
     assert record.funcName == "test_a_record_has_a_fixed_message_and_the_fields"
 

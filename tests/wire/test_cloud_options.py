@@ -16,7 +16,7 @@ from tests.unit.storage.conformance import opened
 from tests.wire.calls import IMPATIENT
 from tests.wire.proxy import QuietHandler, serving
 from tests.wire.servers import CloudServer, S3Server
-from tidelog import Effects, StoreUnreachableError, open_store
+from tidelog import StoreUnreachableError, open_store
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ CREDENTIALS: dict[str, dict[str, Any]] = {
 def write(url: str, options: dict[str, Any]) -> None:
     async def main() -> None:
         given = {**CREDENTIALS[url.partition("://")[0]], **options}
-        opener = partial(open_store, url, Effects(), policy=IMPATIENT, options=given)
+        opener = partial(open_store, url, policy=IMPATIENT, options=given)
         async with opened(opener) as store:
             await store.put("name", b"x")
 
@@ -177,7 +177,7 @@ async def test_an_object_above_the_limit_is_written_in_parts_and_read_whole(
     running: S3Server | CloudServer = request.getfixturevalue(server)
     data = bytes(range(256)) * (40 * 2**20 // 256)
     options = {**running.options, "multipart_above": 2**20}
-    opener = partial(open_store, running.url("in-parts"), Effects(), options=options)
+    opener = partial(open_store, running.url("in-parts"), options=options)
     async with opened(opener) as store:
         await store.put("tables/large.sst", data)
         assert (await store.head("tables/large.sst")).size == len(data)

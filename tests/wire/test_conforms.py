@@ -22,7 +22,8 @@ from tests.unit.storage.conformance import (
 from tests.wire.calls import OPERATIONS
 from tests.wire.proxy import Behaviour, proxy
 from tests.wire.servers import CloudServer, S3Server
-from tidelog import Effects, open_store
+from tidelog import open_store
+from tidelog.effects import Effects
 from tidelog.storage.probe import ProbeReport, probe_store
 from tidelog.storage.s3 import open_s3_store
 
@@ -78,7 +79,7 @@ def probe(server: S3Server) -> ProbeReport:
     async def main() -> ProbeReport:
         effects = Effects()
         url = server.url("probed")
-        stores = [open_store(url, effects, options=server.options) for _ in range(4)]
+        stores = [open_store(url, effects=effects, options=server.options) for _ in range(4)]
         try:
             return await probe_store(stores, effects, racers=16, rounds=5)
         finally:

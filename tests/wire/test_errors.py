@@ -15,7 +15,7 @@ from tests.unit.storage.conformance import opened
 from tests.wire.calls import IMPATIENT, OPERATIONS, call
 from tests.wire.proxy import Behaviour, proxy
 from tests.wire.servers import CloudServer, S3Server
-from tidelog import Effects, RetryPolicy, open_store
+from tidelog import RetryPolicy, open_store
 from tidelog.errors import (
     AccessDeniedError,
     ConditionalPutError,
@@ -39,7 +39,7 @@ def opened_on(
 ) -> AbstractAsyncContextManager[Any]:
     url = server.url(f"errors/{next(_prefixes)}")
     given = server.options if options is None else options
-    return opened(lambda: open_store(url, Effects(), policy=policy, options=given))
+    return opened(lambda: open_store(url, policy=policy, options=given))
 
 
 @pytest.fixture(params=ALL)

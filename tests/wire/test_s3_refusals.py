@@ -25,7 +25,6 @@ from tests.wire.servers import S3Server
 from tidelog import (
     AccessDeniedError,
     ConfigError,
-    Effects,
     RetryPolicy,
     TidelogError,
     UnavailableError,
@@ -160,7 +159,7 @@ async def test_the_error_says_what_was_refused_why_and_what_to_do(
 ) -> None:
     refuse(behaviour, refusal)
     policy, url = RetryPolicy(deadline=5.0), refusing.url("refused")
-    opener = partial(open_store, url, Effects(), policy=policy, options=refusing.options)
+    opener = partial(open_store, url, policy=policy, options=refusing.options)
     async with opened(opener) as store:
         for operation in ("put", "create", "get", "list"):
             with pytest.raises(TidelogError) as raised:

@@ -58,9 +58,9 @@ def checkpoints_of(run: Run) -> list[Completed]:
     writes = {write.name: write for write in run.store.writes}
     found = []
     for facts in run.incarnation.driver.metrics.recent:
-        manifest = writes[object_names.checkpoint(facts.slot)]
+        manifest = writes[object_names.checkpoint(facts.checkpoint)]
         if begun.mark.wall <= manifest.ended <= ended.mark.wall:
-            entry = inventory.slots.checkpoints[facts.slot]
+            entry = inventory.slots.checkpoints[facts.checkpoint]
             needs = {need.name for need in inventory.needs(entry)}
             log = sum(writes[n].size for n in needs if n.startswith(object_names.SEGMENTS))
             table = sum(writes[name].size for name in needs) - log

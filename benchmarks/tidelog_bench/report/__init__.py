@@ -1,4 +1,4 @@
-"""What a session says: a summary for the terminal, a page to read and to print.
+"""What sessions say: a page of Markdown, JSON, and two sessions side by side.
 
 Invariant: everything is computed from records and experiments; nothing is measured here.
 """

@@ -60,10 +60,6 @@ class Answer:
         """Whether the code has changed since, as far as is known."""
         return is_stale(self.session, self.experiment.name)
 
-    @property
-    def variants(self) -> list[str]:
-        return list(dict.fromkeys(variant for cell in self.cells for variant in cell.medians))
-
 
 @dataclass(frozen=True, slots=True)
 class LoadedSession:

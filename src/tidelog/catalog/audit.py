@@ -30,7 +30,7 @@ from tidelog.checkpoint.manifest import (
 )
 from tidelog.checkpoint.retention import subtask_objects
 from tidelog.concurrency import Progress, gather_bounded, no_progress
-from tidelog.ids import CheckpointId, Slot, SubtaskId
+from tidelog.ids import Slot, SubtaskId
 from tidelog.storage import object_names
 from tidelog.storage.port import ObjectStore
 
@@ -39,11 +39,10 @@ SlotKind = Literal["start", "checkpoint", "savepoint", "unreadable"]
 
 @dataclass(frozen=True, slots=True)
 class SlotVerdict:
-    """A slot; `restorable` is None for a start."""
+    """What is stored under a number; `restorable` is None for a start."""
 
-    slot: Slot
+    checkpoint: Slot
     kind: SlotKind
-    checkpoint_id: CheckpointId | None
     restorable: bool | None
 
 
@@ -51,7 +50,7 @@ class SlotVerdict:
 class AuditReport:
     """What an audit found; `objects` and `bytes` count the data objects stored."""
 
-    slots: tuple[SlotVerdict, ...]
+    checkpoints: tuple[SlotVerdict, ...]
     problems: tuple[Finding, ...]
     objects: int
     bytes: int
@@ -59,7 +58,7 @@ class AuditReport:
     @property
     def newest_restorable(self) -> Slot | None:
         """The newest checkpoint that no problem concerns."""
-        return _newest_restorable(self.slots)
+        return _newest_restorable(self.checkpoints)
 
 
 def advised(
@@ -70,7 +69,7 @@ def advised(
     """
     newest = _newest_restorable(verdicts)
     latest = max(
-        (verdict.slot for verdict in verdicts if verdict.restorable is not None), default=None
+        (verdict.checkpoint for verdict in verdicts if verdict.restorable is not None), default=None
     )
     return tuple(
         replace(problem, action=_next_step(problem, newest, latest, running=running))
@@ -91,7 +90,7 @@ def _next_step(finding: Finding, newest: Slot | None, latest: Slot | None, *, ru
         return "find out what else writes or deletes objects under this URL"
     restore = "no other checkpoint can be restored"
     if newest is not None:
-        restore = f"or restore slot {newest}"
+        restore = f"or restore checkpoint {newest}"
     otherwise = f"bring the object back from a backup{';' if newest is None else ','} {restore}"
     if latest not in finding.unusable:
         return otherwise
@@ -111,7 +110,7 @@ async def audit(
 ) -> AuditReport:
     """Check a store; `deep` reads every segment range and table file and checks its CRC.
 
-    Raises ObjectNotFoundError when the store has no slots, and what the store raises.
+    Raises ObjectNotFoundError when no job has written there, and what the store raises.
     """
     inventory = await read_inventory(store, progress)
     findings = inventory_findings(inventory)
@@ -163,7 +162,7 @@ async def _check_bytes(
             if isinstance(part, LogRange):
                 await reader.read_range(part)
             else:
-                part.check(await store.get(part.object), "restore an older slot")
+                part.check(await store.get(part.object), "restore an older checkpoint")
         except UNREADABLE as error:
             findings.add([replace(unreadable(name, error), unusable=tuple(sorted(users[part])))])
 
@@ -175,7 +174,7 @@ def _report(inventory: Inventory, findings: Findings, present: Collection[Slot])
     slots = inventory.slots
     problems = tuple(without_changes(findings.all(), slots.sizes, present))
     return AuditReport(
-        tuple(verdict for verdict in verdicts_on(slots, problems) if verdict.slot in present),
+        tuple(verdict for verdict in verdicts_on(slots, problems) if verdict.checkpoint in present),
         problems,
         len(inventory.sizes),
         sum(inventory.sizes.values()),
@@ -189,17 +188,17 @@ def verdicts_on(slots: Slots, problems: Iterable[Finding]) -> list[SlotVerdict]:
 
 
 def _newest_restorable(verdicts: Iterable[SlotVerdict]) -> Slot | None:
-    return max((verdict.slot for verdict in verdicts if verdict.restorable), default=None)
+    return max((verdict.checkpoint for verdict in verdicts if verdict.restorable), default=None)
 
 
 def _verdict(slots: Slots, slot: Slot, unusable: Container[int]) -> SlotVerdict:
     entry = slots.entries.get(slot)
     if isinstance(entry, Checkpoint):
         kind: SlotKind = "savepoint" if isinstance(entry, Savepoint) else "checkpoint"
-        return SlotVerdict(slot, kind, entry.checkpoint_id, slot not in unusable)
+        return SlotVerdict(slot, kind, slot not in unusable)
     if entry is None:
-        return SlotVerdict(slot, "unreadable", None, False)
-    return SlotVerdict(slot, "start", None, None)
+        return SlotVerdict(slot, "unreadable", False)
+    return SlotVerdict(slot, "start", None)
 
 
 def _checkpoint_findings(inventory: Inventory, checkpoint: Checkpoint) -> Iterator[Finding]:

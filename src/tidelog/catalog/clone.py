@@ -157,7 +157,7 @@ class Clone:
                 raise ConfigError(
                     f"target {self.target.url}",
                     expected="an empty store",
-                    found=f"a slot {slot} that is not of this clone",
+                    found=f"checkpoint {slot}, which is not of this clone",
                     action="choose another URL; a clone never overwrites anything",
                 )
 
@@ -186,8 +186,8 @@ class Clone:
                 f"object {name} of {self.origin.url}",
                 expected="it, as the checkpoint names it",
                 found="no such object",
-                action="clone a newer slot, or a savepoint, which nothing drops: the job that runs "
-                "may have dropped this one meanwhile",
+                action="clone a newer checkpoint, or a savepoint, which nothing drops: a job that "
+                "runs may have dropped this one meanwhile",
             ) from cause
 
 
@@ -217,5 +217,5 @@ def _damaged(name: str, expected: str, found: str) -> CorruptObjectError:
         f"object {name} of the origin",
         expected=expected,
         found=found,
-        action="clone another slot; `tidelog inspect --deep` shows which ones are intact",
+        action="clone another checkpoint; `tidelog inspect --deep` shows which ones are intact",
     )

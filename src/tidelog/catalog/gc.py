@@ -49,7 +49,7 @@ async def plan_gc(store: ObjectStore, progress: Progress = no_progress) -> Garba
             found=error.found,
             action="nothing was deleted; see what `tidelog inspect URL` says of it, bring it back "
             "from a backup; or, when the job has completed a newer checkpoint, delete the objects "
-            "checkpoints/... of the slots that it makes unusable; then run `tidelog gc` again",
+            "checkpoints/... of those that it makes unusable; then run `tidelog gc` again",
         )
     generation = inventory.slots.generation
     assert generation is not None, "every slot that can be read names its generation"
@@ -98,7 +98,7 @@ def plan_drop(inventory: Inventory, checkpoint: CheckpointName) -> DropPlan:
         ):
             if not isinstance(entry, Savepoint):
                 raise RestoreError(
-                    f"slot {slot}",
+                    f"checkpoint {slot}",
                     expected="a savepoint",
                     found="a checkpoint, which the job drops in time",
                     action="choose a savepoint that `tidelog checkpoints list URL` shows",
@@ -107,7 +107,7 @@ def plan_drop(inventory: Inventory, checkpoint: CheckpointName) -> DropPlan:
                 raise RestoreError(
                     f"savepoint {entry.name!r}",
                     expected="a newer checkpoint, which the next start could resume from",
-                    found=f"none newer than its slot {entry.slot}: without it output that is "
+                    found=f"none newer than it, checkpoint {entry.slot}: without it output that is "
                     "committed would come again",
                     action="drop it when the job has completed another checkpoint; nothing was "
                     "deleted",
@@ -116,7 +116,7 @@ def plan_drop(inventory: Inventory, checkpoint: CheckpointName) -> DropPlan:
     for slot, error in inventory.slots.unreadable.items():
         if checkpoint == slot or isinstance(checkpoint, str):  # it may be the one of that name
             raise RestoreError(
-                f"slot {slot}",
+                f"checkpoint {slot}",
                 expected=f"a savepoint that can be read, with {error.expected}",
                 found=error.found,
                 action=f"bring object {object_names.checkpoint(slot)} back from a backup; or, "
@@ -125,7 +125,7 @@ def plan_drop(inventory: Inventory, checkpoint: CheckpointName) -> DropPlan:
     raise ObjectNotFoundError(
         f"savepoint {checkpoint}",
         expected="one of this store",
-        found="none of that name or slot",
+        found="none of that name or number",
         action="choose one that `tidelog checkpoints list URL` shows",
     )
 

@@ -170,16 +170,16 @@ async def _checkpoint_in(store: ObjectStore, slot: Slot) -> Checkpoint:
     if slot not in slots:
         ranges = (f"{a} to {b}" if a < b else str(a) for a, b in slot_ranges(slots))
         raise ObjectNotFoundError(
-            f"slot {slot} of store {store.url}",
+            f"checkpoint {slot} of store {store.url}",
             expected=f"one of {', '.join(ranges)}",
-            found="no such slot",
+            found="none of that number",
             action="choose a checkpoint that `tidelog checkpoints list URL` shows",
         )
     entry = await read_slot(store, slot)
     if isinstance(entry, Checkpoint):
         return entry
     raise RestoreError(
-        f"slot {slot} of store {store.url}",
+        f"checkpoint {slot} of store {store.url}",
         expected="a checkpoint",
         found="the start of a generation",
         action="choose a checkpoint that `tidelog checkpoints list URL` shows",
@@ -197,9 +197,9 @@ async def _some_slots(store: ObjectStore) -> dict[Slot, int]:
     await refuse_application(store)
     raise ObjectNotFoundError(
         f"store {store.url}",
-        expected="the slots of a job",
+        expected="the checkpoints of a job",
         found="none",
-        action="check the URL; a job writes its first slot when it starts; for the checkpoint of a "
+        action="check the URL; a job writes there when it starts; for the checkpoint of a "
         "Spark query there is `tidelog spark checkpoints`",
     )
 

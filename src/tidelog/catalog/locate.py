@@ -1,4 +1,4 @@
-"""Where a job, a clone or a command takes a checkpoint from: `URL@SLOT`, `URL@NAME`, `URL@latest`.
+"""Where a job, a clone or a command takes a checkpoint from: `URL@N`, `URL@NAME`, `URL@latest`.
 
 Invariant: a name means the savepoint of that name in the newest slot, and never a number.
 """
@@ -21,7 +21,7 @@ from tidelog.storage.errors import check_url
 from tidelog.storage.port import ObjectStore
 
 CheckpointName = Slot | str | None
-"""A slot, the name of a savepoint, or None for the newest checkpoint."""
+"""A number, the name of a savepoint, or None for the newest checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Origin:
 
 
 def parse_origin(text: str, *, own_store: bool = False) -> Origin:
-    """Read `URL@SLOT`, `URL@NAME` or `URL@latest`; raises ConfigError.
+    """Read `URL@N`, `URL@NAME` or `URL@latest`; raises ConfigError.
 
     Where the job has a store of its own, `own_store`, the URL may be missing.
     """
@@ -43,21 +43,21 @@ def parse_origin(text: str, *, own_store: bool = False) -> Origin:
     if not separator or not (url or own_store) or not checkpoint or "/" in checkpoint:
         raise ConfigError(
             f"origin {text!r}",
-            expected="URL@SLOT, URL@NAME of a savepoint, or URL@latest",
+            expected="URL@N, URL@NAME of a savepoint, or URL@latest",
             action="name a checkpoint that `tidelog checkpoints list URL` shows",
         )
     return Origin(url, parse_checkpoint(checkpoint))
 
 
 def parse_checkpoint(text: str) -> CheckpointName:
-    """Read a slot's number, a savepoint's name or `latest`; raises ConfigError."""
+    """Read a checkpoint's number, a savepoint's name or `latest`; raises ConfigError."""
     if text == "latest":
         return None
     return Slot(int(text)) if text.isdecimal() else check_name(text)
 
 
 async def find(store: ObjectStore, checkpoint: CheckpointName) -> Checkpoint:
-    """The checkpoint of a slot or name; raises as `find_checkpoint`, for a name
+    """The checkpoint of a number or name; raises as `find_checkpoint`, for a name
     ObjectNotFoundError.
     """
     if not isinstance(checkpoint, str):

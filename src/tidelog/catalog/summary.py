@@ -1,7 +1,7 @@
-"""What slots and checkpoints hold, in figures, for `tidelog checkpoints` and the operators' page.
+"""What checkpoints hold, in figures, for `tidelog checkpoints` and the operators' page.
 
 A field is declared here once; docs/reference/cli-json.md is made from the declarations. What is
-not known, or not there in a kind of slot, is null. Sizes are bytes.
+not known, or not there in a kind, is null. Sizes are bytes.
 """
 
 from typing import Any
@@ -25,17 +25,19 @@ from tidelog.ids import Slot
 
 
 class SlotSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A slot of a store."""
+    """What is stored under a number: a start, a checkpoint or a savepoint."""
 
-    slot: int
+    checkpoint: int
+    """Its number; a start has one as well."""
     kind: SlotKind
     generation: int | None = None
-    checkpoint_id: int | None = None
-    """This and the following are null unless it is a checkpoint."""
+    attempt: int | None = None
+    """Counts the attempts at checkpoints, also failed ones; events name it. This and the following
+    are null unless it is a checkpoint."""
     created_ms: int | None = None
     job: str | None = None
     manifest_bytes: int = 0
-    """Size of the slot's object."""
+    """Size of its object."""
     log_bytes: int | None = None
     """Log in segments that a restore reads."""
     materialized_bytes: int | None = None
@@ -150,10 +152,10 @@ class OperatorSummary(msgspec.Struct, frozen=True):
 class CheckpointSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A checkpoint by operator and subtask."""
 
-    slot: int
-    checkpoint_id: int
+    checkpoint: int
+    """Its number."""
     generation: int
-    attempt: str
+    attempt: int
     created_ms: int
     job: str
     final: bool
@@ -171,14 +173,14 @@ def slot_summary(slots: Slots, slot: Slot) -> SlotSummary:
     if entry is None:
         error = slots.unreadable.get(slot)
         fields = None if error is None else error_fields(error)
-        return SlotSummary(slot=slot, kind="unreadable", manifest_bytes=size, error=fields)
+        return SlotSummary(checkpoint=slot, kind="unreadable", manifest_bytes=size, error=fields)
     return entry_summary(entry, size)
 
 
 def entry_summary(entry: Entry, size: int) -> SlotSummary:
     """What a slot of `size` bytes holds."""
     start = SlotSummary(
-        slot=entry.slot,
+        checkpoint=entry.slot,
         kind="start",
         generation=entry.author.generation,
         created_ms=entry.created_ms,
@@ -193,7 +195,7 @@ def entry_summary(entry: Entry, size: int) -> SlotSummary:
     return msgspec.structs.replace(
         start,
         kind="savepoint" if isinstance(entry, Savepoint) else "checkpoint",
-        checkpoint_id=entry.checkpoint_id,
+        attempt=entry.checkpoint_id,
         log_bytes=sum(map(_log_bytes, states)),
         materialized_bytes=sum(map(_materialized_bytes, states)),
         inline_bytes=sum(map(inline_bytes, states)),
@@ -208,10 +210,9 @@ def entry_summary(entry: Entry, size: int) -> SlotSummary:
 def checkpoint_summary(checkpoint: Checkpoint) -> CheckpointSummary:
     name, savepoint_format = _savepoint(checkpoint)
     return CheckpointSummary(
-        slot=checkpoint.slot,
-        checkpoint_id=checkpoint.checkpoint_id,
+        checkpoint=checkpoint.slot,
         generation=checkpoint.author.generation,
-        attempt=checkpoint.author.attempt,
+        attempt=checkpoint.checkpoint_id,
         created_ms=checkpoint.created_ms,
         job=checkpoint.job,
         final=checkpoint.final,

@@ -26,7 +26,7 @@ from tidelog.changelog.columns import (
     encode,
 )
 from tidelog.changelog.upload_config import COMPRESSION_LEVEL
-from tidelog.errors import OLDER_SLOT, CorruptObjectError, FormatVersionError, InvariantError
+from tidelog.errors import OLDER_CHECKPOINT, CorruptObjectError, FormatVersionError, InvariantError
 from tidelog.ids import KeyGroup, SeqNo
 
 if TYPE_CHECKING:
@@ -357,7 +357,7 @@ def newer(name: str, offset: int, expected: str, found: str) -> FormatVersionErr
         expected=expected,
         found=found,
         action="use the tidelog release that wrote it, or a newer one, "
-        f"or {OLDER_SLOT}; nothing in it was changed",
+        f"or {OLDER_CHECKPOINT}; nothing in it was changed",
     )
 
 
@@ -367,5 +367,5 @@ def corrupt(name: str, offset: int, expected: str, found: str) -> CorruptObjectE
         f"object {name} is damaged at byte {offset}",
         expected=expected,
         found=found,
-        action=f"{OLDER_SLOT} or bring the object back from a backup",
+        action=f"{OLDER_CHECKPOINT} or bring the object back from a backup",
     )

@@ -12,7 +12,7 @@ from typing import Final
 from tidelog.changelog.block import Block, corrupt, iter_blocks
 from tidelog.changelog.segment import LogRange
 from tidelog.concurrency import together
-from tidelog.errors import OLDER_SLOT, ObjectNotFoundError, RestoreError
+from tidelog.errors import OLDER_CHECKPOINT, ObjectNotFoundError, RestoreError
 from tidelog.storage.port import ObjectStore
 
 MAX_GAP_BYTES: Final = 64 << 10
@@ -62,7 +62,7 @@ class SegmentReader:
                     f"log segment {name}",
                     expected="the object that the checkpoint names",
                     found="no such object",
-                    action=f"{OLDER_SLOT}, and find out what else deletes objects under this URL",
+                    action=f"{OLDER_CHECKPOINT}, and find out what else deletes objects here",
                 ) from cause
         fetched = {}
         for log_range in request.ranges:

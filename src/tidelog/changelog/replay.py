@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from tidelog.changelog.change import CHANGE_OVERHEAD_BYTES, ChangeBatch
-from tidelog.errors import OLDER_SLOT, CorruptObjectError
+from tidelog.errors import OLDER_CHECKPOINT, CorruptObjectError
 from tidelog.ids import SeqNo
 
 ROW_OVERHEAD_BYTES: Final = 150
@@ -88,7 +88,7 @@ class LastWriterWins:
                 f"{self.next if has_gap else first}",
                 expected=f"changes from {self.next}",
                 found=f"changes from {first}",
-                action=OLDER_SLOT,
+                action=OLDER_CHECKPOINT,
             )
         self.next = end
 
@@ -99,7 +99,7 @@ class LastWriterWins:
                 self._name,
                 expected=f"changes up to {end}",
                 found=f"changes up to {self.next}",
-                action=OLDER_SLOT,
+                action=OLDER_CHECKPOINT,
             )
 
     def drain(self) -> _Rows:

@@ -18,7 +18,7 @@ class UploadConfig:
     segment_bytes: int = option(
         4 << 20,
         Size(),
-        "Log, before compression, that starts an upload at once.",
+        "Log, before compression, that starts an upload.",
         when="Raise it for fewer and larger objects; lower it where uploads take long and "
         "checkpoints wait for the last one. It is cut to a quarter of what `upload.limit_bytes` "
         "and the memory budget leave.",
@@ -35,7 +35,7 @@ class UploadConfig:
         Duration(Range(0, 60)),
         "How long a checkpoint waits for the log of other subtasks, to share an upload.",
         when="Raise it in jobs of many subtasks whose checkpoints make several small segments; "
-        "0 uploads at once.",
+        "0 does not wait.",
     )
     inline_bytes: int = option(
         20_000,

@@ -32,7 +32,7 @@ class CheckpointConfig:
         600.0,
         Duration(ABOVE_ZERO),
         "A checkpoint that takes longer is given up, and counts as failed.",
-        when="Raise it when barriers wait long behind records, or use unaligned checkpoints.",
+        when="Raise it when barriers wait long for records, or use unaligned checkpoints.",
     )
     min_pause: float = option(
         0.0,
@@ -47,7 +47,7 @@ class CheckpointConfig:
         "Time between two checkpoints while nothing changes but how far the input is read; while "
         "nothing changes at all, none is taken, unless it is 0: then each interval has one.",
         when="Shorter repeats less of an input that leads to nothing after a failure; 0 where an "
-        "idle job is to notice at once that a newer start has taken its place.",
+        "idle job must notice immediately that a newer start has taken its place.",
     )
     tolerable_failures: int = option(
         10,

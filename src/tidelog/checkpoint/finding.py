@@ -27,7 +27,7 @@ class Finding:
     partitions: tuple[str, ...] = ()
     """The subtasks (of a Spark query: partitions of an operator) that it concerns."""
     unusable: tuple[int, ...] = ()
-    """Checkpoints that cannot be restored because of it: slots, or batches of a Spark query."""
+    """Numbers of checkpoints (of a Spark query: batches) that cannot be restored because of it."""
     doubtful: tuple[int, ...] = ()
     """Checkpoints that can be restored, but may not hold what they should."""
     newer_format: bool = False

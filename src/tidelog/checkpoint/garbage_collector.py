@@ -100,7 +100,7 @@ class Collector:
             try:
                 await self.slots.remove(slot)
             except StorageError as error:
-                Event.SLOT_NOT_DELETED.log(logger, slot=slot, error=error)
+                Event.CHECKPOINT_NOT_DELETED.log(logger, checkpoint=slot, error=error)
                 return
             del self._retained[slot]
         # Subtasks of other processes answer one after the other: what becomes known meanwhile is

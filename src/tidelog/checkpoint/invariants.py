@@ -89,7 +89,7 @@ def manifest_violations(checkpoint: Checkpoint) -> list[Finding]:
     violations = []
     if not generation < checkpoint.slot:
         violations.append(
-            Finding(Invariant.GENERATION, slot, "a start slot below it", f"{generation}")
+            Finding(Invariant.GENERATION, slot, "the number of a start below it", f"{generation}")
         )
     operators = [operator.id for operator in checkpoint.operators]
     violations += _unique(Invariant.SUBTASKS, slot, "operator ids", operators)
@@ -227,7 +227,7 @@ def _checkpoint_id_violations(entries: Mapping[Slot, Entry]) -> Iterator[Finding
             yield Finding(
                 Invariant.CHECKPOINT_IDS,
                 object_names.checkpoint(after.slot),
-                f"a checkpoint id above {before.checkpoint_id}, that of slot {before.slot}",
+                f"a checkpoint id above {before.checkpoint_id}, that of checkpoint {before.slot}",
                 f"{after.checkpoint_id}",
             )
 
@@ -248,7 +248,7 @@ def _start_violations(
     newest, witness = max(witnesses.items())
     slot = Slot(newest)
     if slot not in unreadable and not isinstance(entries.get(slot), Start):
-        actual = "no slot" if slot not in entries else "a checkpoint"
+        actual = "no such object" if slot not in entries else "a checkpoint"
         expected = f"the start of generation {newest}, which {witness} is from"
         yield Finding(Invariant.STARTS, object_names.checkpoint(slot), expected, actual)
 

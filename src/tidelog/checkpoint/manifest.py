@@ -13,7 +13,7 @@ import msgspec
 
 from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.formats import FORMATS, check_formats
-from tidelog.errors import OLDER_SLOT, CorruptObjectError
+from tidelog.errors import OLDER_CHECKPOINT, CorruptObjectError
 from tidelog.ids import CheckpointId, Generation, MaterializationId, SeqNo, Slot
 from tidelog.storage import object_names
 from tidelog.storage.document import (
@@ -262,6 +262,11 @@ class Checkpoint(msgspec.Struct, frozen=True, tag_field="kind", tag="checkpoint"
     formats: dict[str, int] = {}
     """Formats above the first of all that it refers to, by kind."""
 
+    @property
+    def number(self) -> Slot:
+        """What commands, reports and the page call the checkpoint by."""
+        return self.slot
+
     def subtasks(self) -> Iterator[tuple[OperatorState, SubtaskState]]:
         """All subtasks with their operator."""
         for operator in self.operators:
@@ -371,19 +376,15 @@ def decode_entry(data: bytes, name: str) -> Entry:
 
 
 def decode_slot(data: bytes, slot: Slot) -> Entry:
-    """Decode the bytes that a slot holds.
-
-    Raises as `decode_entry`, and CorruptObjectError for the entry of another slot: copied here, it
-    would restore another checkpoint in silence.
-    """
+    """Decode a slot's bytes; raises as `decode_entry`, and CorruptObjectError for another's."""
     name = object_names.checkpoint(slot)
     entry = decode_entry(data, name)
-    if entry.slot != slot:
+    if entry.slot != slot:  # a copy, which would restore another checkpoint in silence
         raise CorruptObjectError(
             f"object {name}",
-            expected=f"the manifest of slot {slot}",
-            found=f"that of slot {entry.slot}",
-            action="bring it back from a backup, or restore an older slot",
+            expected=f"the manifest of checkpoint {slot}",
+            found=f"that of checkpoint {entry.slot}",
+            action="bring it back from a backup, or restore an older checkpoint",
         )
     return entry
 
@@ -395,4 +396,4 @@ def encode_descriptor(descriptor: Descriptor) -> bytes:
 
 def decode_descriptor(data: bytes, name: str) -> Descriptor:
     """Check and decode a descriptor; raises CorruptObjectError, FormatVersionError."""
-    return open_document(data, name, Descriptor, f", or {OLDER_SLOT}")
+    return open_document(data, name, Descriptor, f", or {OLDER_CHECKPOINT}")

@@ -51,7 +51,7 @@ class CheckpointContents:
     )
     inline_bytes: int = gauge(
         "checkpoint_inline_bytes",
-        "Log that lies in the last checkpoint's manifest, because it was too small for a segment.",
+        "Log in the last checkpoint's manifest, because it was too small for a segment.",
         watch="Large manifests: lower `upload.inline_bytes`.",
     )
     transactions: int = gauge(
@@ -67,7 +67,7 @@ class CheckpointContents:
     start_delay_s: float = gauge(
         "checkpoint_start_delay_seconds",
         "Time from the last checkpoint's trigger to its first barrier at a subtask; the longest.",
-        watch="Long: barriers wait behind records, that is back-pressure.",
+        watch="Long: barriers wait for records, that is back-pressure.",
         default=0.0,
     )
     alignment_s: float = gauge(

@@ -143,7 +143,7 @@ class SlotLog:
                 left_over = tuple(sorted(set(stored_slots).difference(earlier)))
                 Event.GENERATION_STARTED.log(logger, job=job, generation=slot)
                 return TakeOver(author.generation, attempt, tuple(earlier), left_over)
-            Event.START_RACED.log(logger, slot=slot)
+            Event.START_RACED.log(logger, generation=slot)
             occupied.add(slot)
 
     async def _counted(
@@ -163,7 +163,7 @@ class SlotLog:
                 if isinstance(error, FormatVersionError) and not goes_back:
                     raise
                 # Damaged, newer, or dropped by the job that runs.
-                Event.SLOT_UNREADABLE.log(logger, slot=slot, error=error)
+                Event.CHECKPOINT_UNREADABLE.log(logger, checkpoint=slot, error=error)
                 continue
             return counted(stored_slots, newest), newest
         return stored_slots, None
@@ -253,12 +253,12 @@ class SlotLog:
         try:
             await self.remove(slot)
         except StorageError as error:
-            Event.SLOT_NOT_DELETED.log(logger, slot=slot, error=error)
+            Event.CHECKPOINT_NOT_DELETED.log(logger, checkpoint=slot, error=error)
 
 
 def fenced(generation: Generation, name: str) -> FencedError:
     """The error of a writer that lost its store to a newer generation; logs the event."""
-    Event.GENERATION_FENCED.log(logger, generation=generation, slot=name)
+    Event.GENERATION_FENCED.log(logger, generation=generation, object=name)
     return FencedError(
         f"generation {generation} was fenced at {name}",
         expected="to be the only job on this store",

@@ -45,7 +45,7 @@ class History(msgspec.Struct, frozen=True):
 
     @property
     def next_checkpoint_id(self) -> CheckpointId:
-        """Higher than all before, also when resuming from an older slot."""
+        """Higher than all before, also when resuming from an older checkpoint."""
         return CheckpointId(max((c.checkpoint_id for c in self.checkpoints), default=0) + 1)
 
     def resume_from(self, target: Slot | None) -> Checkpoint | None:
@@ -97,10 +97,10 @@ async def resumable(slots: SlotLog, target: Slot | None) -> Checkpoint | None:
 
 def _no_checkpoint(slot: Slot) -> RestoreError:
     return RestoreError(
-        f"slot {slot}",
-        expected="a checkpoint",
-        found="none there",
-        action="choose a slot that `tidelog checkpoints list URL` shows",
+        f"checkpoint {slot}",
+        expected="a checkpoint of this store",
+        found="none of that number",
+        action="choose one that `tidelog checkpoints list URL` shows",
     )
 
 
@@ -136,7 +136,7 @@ async def _read(slots: SlotLog, slot: Slot) -> Entry | TidelogError:
     try:
         return await slots.read(slot)
     except (CorruptObjectError, FormatVersionError, ObjectNotFoundError) as error:
-        Event.SLOT_UNREADABLE.log(logger, slot=slot, error=error)
+        Event.CHECKPOINT_UNREADABLE.log(logger, checkpoint=slot, error=error)
         return error
 
 

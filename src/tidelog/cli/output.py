@@ -162,7 +162,7 @@ def fields_of(value: object, *without: str) -> dict[str, Any]:
 
 
 def finding_lines(finding: Finding, kind: str) -> Iterator[str]:
-    """What is wrong with a store, for people; its checkpoints are of a kind, slots or batches."""
+    """What is wrong with a store, for people; `kind` says checkpoint or batch."""
     yield ""
     yield f"{finding.where} ({finding.check})"
     yield f"  expected {finding.expected}; found {finding.found}"

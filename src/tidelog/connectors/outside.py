@@ -112,7 +112,13 @@ def answered(what: str, limit_s: float, stop: Callable[[], None]) -> Iterator[Wa
     except Exception as error:
         if wait.ended_by is None:
             raise
-        raise _unanswered(what, wait.ended_by) from error
+        raise StoreUnreachableError(
+            what,
+            expected="an answer",
+            found=wait.ended_by,
+            action="check that the server answers and that nothing between drops its packets; "
+            "answer_s= of the source or sink says how long an answer may take",
+        ) from error
     finally:
         _watch.remove(wait)
 
@@ -141,13 +147,3 @@ def bounded(what: str, limit_s: float, call: Callable[[], T]) -> T:
         if not results:
             raise TimeoutError
     return results[0]
-
-
-def _unanswered(what: str, found: str) -> StoreUnreachableError:
-    return StoreUnreachableError(
-        what,
-        expected="an answer",
-        found=found,
-        action="check that the server answers and that nothing between drops its packets; "
-        "answer_s= of the source or sink says how long an answer may take",
-    )

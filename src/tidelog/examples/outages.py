@@ -24,7 +24,6 @@ import msgspec
 
 from tidelog import (
     ConfigError,
-    Effects,
     Job,
     JobArguments,
     JobRunner,
@@ -76,8 +75,7 @@ def run_embedded(arguments: JobArguments, state: str) -> None:
     """Run the job to its end; its lines go to standard output."""
 
     async def run() -> None:
-        effects = Effects()
-        result = await JobRunner(job(arguments), open_store(state, effects), effects=effects).run()
+        result = await JobRunner(job(arguments), open_store(state)).run()
         if result.already_complete:
             click.echo(f"the job in {state} had finished before: nothing to do", err=True)
 

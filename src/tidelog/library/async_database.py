@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint
 from tidelog.effects import SystemClock
-from tidelog.library.database import KeyedDatabase, store_at
+from tidelog.library.database import KeyedDatabase, configured_store
 from tidelog.library.event_loop import EventLoop
 from tidelog.library.scan import BEGINNING, Scan
 from tidelog.library.state_job import StateJob
@@ -22,7 +22,7 @@ from tidelog.storage.open import Url
 
 _CLOCK: Final = SystemClock()
 """For the program's own loop; that of tidelog's loop has its lock."""
-_ROWS_AT_ONCE: Final = 64
+_ROWS_PER_TURN: Final = 64
 """Rows of a scan after which other tasks of the program have a turn."""
 
 
@@ -45,7 +45,9 @@ async def open_async(
     effects = event_loop.effects
     try:
         # In a thread: libraries of clouds take long to import.
-        store = await effects.offload.run_to_end(store_at, url, effects, config, options, log_url)
+        store = await effects.offload.run_to_end(
+            configured_store, url, effects, config, options, log_url
+        )
         job = StateJob(store, state, name, config, event_loop, TaskSteps, sinks=sinks)
         try:
             await event_loop.ask_async(job.start(), to_end=True)
@@ -70,12 +72,12 @@ class AsyncDatabase(KeyedDatabase):
     ) -> AsyncIterator[tuple[Any, ...]]:
         """The keys of a state with their values, as `Database.scan` gives them."""
         self._job.check()
-        scan = Scan([self._program.part(name)], prefix, after)
+        scan = Scan([self._program.scan_part(name)], prefix, after)
         if not scan.ordered:
             await self._job.event_loop.ask_async(self._job.flush())
         for number, row in enumerate(scan.rows(), 1):
             yield row
-            if number % _ROWS_AT_ONCE == 0:
+            if number % _ROWS_PER_TURN == 0:
                 await _CLOCK.sleep(0)
 
     async def checkpoint(self) -> Checkpoint:

@@ -72,7 +72,7 @@ def open(
     Raises ConfigError, StateSchemaError for states that are not the stored ones, RestoreError and
     StorageError. Another program that has the same state open is fenced: its next checkpoint fails.
 
-    With `checkpoint` it is a `View` of one, to be read alone: "latest", the number of a slot, or
+    With `checkpoint` it is a `View` of one, to be read alone: "latest", its number, or
     the name of a savepoint. It fences nobody and needs no `state`, which is checked if it is given.
     The store may be that of any job; `operator` says which one's states, if several have some.
     Raises ConfigError and ObjectNotFoundError for what is not there, and what a restore raises.
@@ -89,7 +89,7 @@ def open(
     event_loop, started = EventLoop(), False
     try:
         check_states(state or {})
-        store = store_at(url, event_loop.effects, config, options, log_url)
+        store = configured_store(url, event_loop.effects, config, options, log_url)
         if state is None or checkpoint is not None:
             return event_loop.ask(
                 ViewOpening(store, event_loop.effects, config, operator, state).run(checkpoint_name)
@@ -103,18 +103,18 @@ def open(
             event_loop.close()
 
 
-def store_at(
+def configured_store(
     url: Url,
     effects: Effects,
     config: JobConfig,
     options: Mapping[str, Any] | None,
     log_url: Url | None,
 ) -> ObjectStore:
-    """The store that a configuration is for; nothing is contacted."""
+    """The store at `url`, as a configuration says; nothing is contacted."""
     require("config=", repr(config), isinstance(config, JobConfig), "a JobConfig")
     return open_store(
         url,
-        effects,
+        effects=effects,
         policy=config.retry,
         options=options,
         log_url=log_url,
@@ -127,7 +127,7 @@ class KeyedDatabase:
 
     def __init__(self, job: StateJob) -> None:
         self._job, self._program = job, job.program
-        # Not by methods of its own: each call of Python is a tenth of a step.
+        # Not methods of its own: each call in Python takes a tenth of a step's time.
         self.key, self.advance = job.program.key, job.program.advance
 
     @property
@@ -180,11 +180,11 @@ class Database(KeyedDatabase):
     All operations raise the error that ended the database, if one has.
     """
 
-    def __init__(self, job: StateJob, on_closed: Callable[[], None]) -> None:
+    def __init__(self, job: StateJob, on_close: Callable[[], None]) -> None:
         super().__init__(job)
-        self._ask, self._on_closed = job.event_loop.ask, on_closed
+        self._ask, self._on_close = job.event_loop.ask, on_close
         self._close_lock = threading.RLock()
-        """Held by the thread that takes the last checkpoint; a signal handler may do so as well."""
+        """One thread takes the last checkpoint. Reentrant, as its signal handler may close, too."""
 
     @property
     def ended(self) -> bool:
@@ -206,7 +206,7 @@ class Database(KeyedDatabase):
         well, where there is a key None.
         """
         self._job.check()
-        scan = Scan([self._program.part(name)], prefix, after)
+        scan = Scan([self._program.scan_part(name)], prefix, after)
         if not scan.ordered:
             self._ask(self._job.flush())
         return scan.rows()
@@ -247,7 +247,7 @@ class Database(KeyedDatabase):
         try:
             self._ask(self._job.end())
         finally:
-            self._on_closed()
+            self._on_close()
 
     def __enter__(self) -> "Database":
         return self

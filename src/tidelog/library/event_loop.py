@@ -28,7 +28,7 @@ from collections.abc import Coroutine
 from threading import get_ident
 from typing import Any, Final, TypeVar
 
-from tidelog import effects
+from tidelog import concurrency
 from tidelog.effects import Effects, SystemClock, daemon_thread, hold_thread, loop_thread
 from tidelog.errors import ConfigError
 from tidelog.events import Event
@@ -38,7 +38,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _LONG_TURN_S: Final = 5.0
-"""A turn of the loop takes milliseconds: each time after so long somebody looks why."""
+"""A turn of the loop takes milliseconds. One that takes longer than this is reported."""
 _locks: "Final[weakref.WeakSet[LoopLock]]" = weakref.WeakSet()
 """Those of all databases and views that this process has open."""
 
@@ -54,13 +54,13 @@ class LoopLock:
     """
 
     def __init__(self) -> None:
-        # Reentrant, so that a signal handler or finalizer amid an operation finds out where it is.
+        # Reentrant, so that a signal handler or finalizer within an operation sees that it is.
         self.lock = threading.RLock()
         self.user: object = None
         """Who works with the lock: the operation of a caller, or `LOOP`; None: nobody."""
         self.loop_waits = False
-        """Callers leave the lock to the loop: one that takes it again at once would win against a
-        thread that has to be woken up first, again and again."""
+        """Callers leave the lock to the loop: one that takes it again at once would always win
+        against a thread that has to be woken up first."""
         self.turns = 0
         """How often the loop has taken the lock."""
         self.selects = True
@@ -93,24 +93,20 @@ class LoopLock:
         self.selects, self.user = selects, None
         self.lock.release()
 
-    def refuse_amid(self) -> None:
-        """Raise ConfigError where the caller is amid an operation, or runs in the loop's thread: it
-        would wait for itself.
+    def check_between_operations(self) -> None:
+        """Raise ConfigError where the caller is within an operation, or runs in the loop's thread:
+        it would wait for itself.
         """
         with self.lock:
             if self.user or get_ident() == self.loop_thread:
-                raise amid_another()
-
-
-def amid_another() -> ConfigError:
-    return ConfigError(
-        "an operation on a database",
-        expected="it between two operations",
-        found="a call amid one, as of a signal handler or a finalizer, which would wait for it for "
-        "ever",
-        action="raise an exception in the handler, or set a flag that the loop looks at; let a "
-        "finalizer put what is to be done into a queue",
-    )
+                raise ConfigError(
+                    "an operation on a database",
+                    expected="it between two operations",
+                    found="a call amid one, as of a signal handler or a finalizer, which would "
+                    "wait for it for ever",
+                    action="raise an exception in the handler, or set a flag that the loop looks "
+                    "at; let a finalizer put what is to be done into a queue",
+                )
 
 
 def _before_fork() -> None:
@@ -125,7 +121,7 @@ def _after_fork() -> None:
 
 def _after_fork_in_child() -> None:
     for loop_lock in list(_locks):
-        # No loop takes it back: who works on a state looks closer.
+        # Callers that see `loop_waits` look at `forked` next: the loop never takes this lock.
         loop_lock.forked = loop_lock.loop_waits = True
         loop_lock.lock.release()
 
@@ -191,11 +187,11 @@ class EventLoop:
     def check(self) -> None:
         """Raise ConfigError where the loop never answers: who asks it would wait for ever."""
         self._check_runs()
-        self.lock.refuse_amid()
+        self.lock.check_between_operations()
 
     def _check_runs(self) -> None:
         if self.forked:
-            raise in_another_process("a database")
+            raise forked_error("a database")
         if sys.is_finalizing():
             raise ConfigError(
                 "a database",
@@ -212,7 +208,7 @@ class EventLoop:
         except ConfigError:
             work.close()
             raise
-        # No future: a caller that is interrupted while it waits may keep the lock of one.
+        # Not a future: a caller that is interrupted while it waits may keep the future's lock.
         completion = threading.Lock()
         completion.acquire()
         running: list[asyncio.Task[T]] = []
@@ -237,7 +233,7 @@ class EventLoop:
     async def ask_async(self, work: Coroutine[Any, Any, T], *, to_end: bool = False) -> T:
         """As `ask`, awaited in another loop; `to_end`: a cancelled caller waits for the end."""
         future = asyncio.wrap_future(self.start(work))
-        return await (effects.to_end(future) if to_end else future)
+        return await (concurrency.to_end(future) if to_end else future)
 
     def close(self) -> None:
         """End the thread; what an interrupted caller has left in it releases everything first."""
@@ -251,15 +247,15 @@ class EventLoop:
             self.effects.offload.close()
 
     def _watch(self) -> None:
-        """Say what holds up the loop, and with it all operations: nothing else ever would."""
+        """Report what holds up the loop, and all operations with it: no operation can do so."""
         lock, turns = self.lock, 0
         while not self._closed.wait(_LONG_TURN_S):
             if lock.turns == turns and not lock.selects:
-                thread, place = self._at_work()
+                thread, place = self._lock_user()
                 Event.LOOP_HELD_UP.log(logger, seconds=_LONG_TURN_S, thread=thread, place=place)
             turns = lock.turns
 
-    def _at_work(self) -> tuple[str, str]:
+    def _lock_user(self) -> tuple[str, str]:
         """The thread that works with the lock, and where."""
         operation = self.lock.user
         if operation not in (LOOP, None):
@@ -269,8 +265,8 @@ class EventLoop:
         return self._thread.name, place
 
 
-def in_another_process(what: str) -> ConfigError:
-    """A fork takes no thread along: without the event loop nothing is durable, or ever answered."""
+def forked_error(what: str) -> ConfigError:
+    """The error in a forked process, which has no thread of the event loop."""
     return ConfigError(
         what,
         expected="the process that has opened it",

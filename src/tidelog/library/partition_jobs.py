@@ -24,8 +24,8 @@ from tidelog.storage.open import Connections, Url, from_here, open_store
 
 _EXPECTED_PARTITIONS: Final = 32
 """Partitions that a process is expected to have: each gets this part of the memory."""
-_STARTS_AT_ONCE: Final = 8
-_CLOSES_AT_ONCE: Final = 32
+_MAX_STARTS: Final = 8
+_MAX_CLOSES: Final = 32
 
 
 class PartitionJobs:
@@ -45,7 +45,7 @@ class PartitionJobs:
         self._states, self._name, self._config = states, name, config
         self._partition_config = replace(
             config,
-            restore=config.restore.shared_by(_STARTS_AT_ONCE, config.memory),
+            restore=config.restore.shared_by(_MAX_STARTS, config.memory),
             local_recovery_bytes=config.local_recovery_bytes // _EXPECTED_PARTITIONS,
         )
         self._event_loop = event_loop
@@ -100,7 +100,7 @@ class PartitionJobs:
 async def start_all(jobs: Sequence[StateJob]) -> None:
     """Start all of these jobs, or none."""
     try:
-        await together((job.start() for job in jobs), _STARTS_AT_ONCE)
+        await together((job.start() for job in jobs), _MAX_STARTS)
     except BaseException:
         await together(job.end() for job in jobs)
         raise
@@ -116,7 +116,7 @@ async def errors_of(work: Mapping[str, Coroutine[Any, Any, None]]) -> dict[str, 
         except Exception as error:
             errors[name] = error
 
-    await together((run(name, coroutine) for name, coroutine in work.items()), _CLOSES_AT_ONCE)
+    await together((run(name, coroutine) for name, coroutine in work.items()), _MAX_CLOSES)
     return errors
 
 

@@ -1,7 +1,7 @@
-"""The program as the caller of its job: its states, its position, and where its steps end.
+"""A program as the `Caller` of the task that has its states.
 
-Invariants: the position is state like any other, so it is in the same checkpoint as the changes of
-the step that it ends; a checkpoint captures no step that has not ended.
+Invariants: a position is state like any other, so it is in the same checkpoint as the changes of
+the step that it ends; a checkpoint holds no part of a step that has not ended.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from tidelog.ids import CheckpointId
 from tidelog.library.event_loop import LoopLock
 from tidelog.library.handles import KeyStates, states_of_keys
 from tidelog.library.scan import ScanPart
-from tidelog.library.states import State, ValueState, declared_state
+from tidelog.library.states import State, ValueState, declared_states
 from tidelog.library.steps import Steps
 from tidelog.runtime.channels.messages import SideBatch
 from tidelog.runtime.operators.operator import Operator, OperatorContext
@@ -33,11 +33,11 @@ logger = logging.getLogger(__name__)
 
 _LONG_STEP_S: Final = 5.0
 """After this time a warning names the threads whose step a checkpoint waits for."""
-_LOOKS_EVERY_S: Final = 0.05
-"""So often what open steps have changed is flushed, if that is due, while a checkpoint waits."""
-_CROWDED_S: Final = 0.01
-"""A caller that has written much waits so long where memory is full: the loop sees to it then."""
-_PORTION: Final = 1024
+_FLUSH_CHECK_S: Final = 0.05
+"""Between two checks whether a flush is due, while a checkpoint waits for open steps."""
+_FULL_MEMORY_PAUSE_S: Final = 0.01
+"""A caller that has written much waits so long where memory is full: the loop frees some then."""
+_SINK_BATCH: Final = 1024
 """Records that a sink gets at a time."""
 
 
@@ -50,15 +50,12 @@ class StatesOperator(Operator):
 
     def open(self, context: OperatorContext) -> None:
         self.backend = context.backend
-        self.states = {
-            name: declared_state(context.backend, name, declaration)
-            for name, declaration in self._declared.items()
-        }
+        self.states = declared_states(context.backend, self._declared)
         self.positions = Positions(context.backend)
 
 
 class Program:
-    """A program's threads or tasks on one side; on the other it is the job's `Caller`."""
+    """Does what databases ask for, and is the job's `Caller`."""
 
     def __init__(
         self,
@@ -68,15 +65,15 @@ class Program:
         steps: type[Steps],
         clock: Clock,
         end_error: Callable[[], Exception],
-        abandoned: Callable[[str], None],
+        on_abandoned_step: Callable[[str], None],
     ) -> None:
         """`end_error` and `abandoned` are those of the steps."""
         self._clock = clock
-        self.steps = steps(loop_lock, self._look, end_error, abandoned)
-        self.began: Future[None] = Future()
+        self.steps = steps(loop_lock, self._wake_loop, end_error, on_abandoned_step)
+        self.restored: Future[None] = Future()
         """Done when the states are restored."""
-        self._emitted: dict[str, list[Any]] = {name: [] for name in sinks}
-        """Records for each sink that are not on their way to it yet."""
+        self._sink_records: dict[str, list[Any]] = {name: [] for name in sinks}
+        """Records for each sink that the task has not taken yet."""
         self._declared = declared
         self._operator = StatesOperator(declared)
         self._wake = asyncio.Event()
@@ -85,41 +82,41 @@ class Program:
 
     @property
     def position(self) -> dict[Any, Any] | None:
-        """A copy of what is durable, which the program may change; None when that is nothing."""
+        """A copy of the durable positions, which the program may change; None without any."""
         return deepcopy(self._positions.durable) or None
 
     def key(self, key: Any) -> KeyStates:
         """The states of a key: a str, int (64 bits), bool, bytes, float, None or a tuple of these.
 
-        Keep it for as long as you like: it is nothing but names.
+        It holds no state itself, and may be used again at any time.
         """
-        # Written out for the most common keys: a call costs as much as the encoding.
+        # Not `checked_key` for the most common keys: its call costs as much as the encoding.
         is_plain = key.__class__ is str and key.isascii()
         encoded = encode_key(key) if is_plain else checked_key("key", key)
         prefixes = self._prefixes
         return self._key_states(prefixes[checksum(encoded) % len(prefixes)], encoded)
 
-    def part(self, name: str) -> ScanPart:
-        """A state of the program, to be scanned; raises ConfigError for one it has not."""
+    def scan_part(self, name: str) -> ScanPart:
+        """A state that is to be scanned; raises ConfigError for an unknown name."""
         return ScanPart(self.steps, self.backend, named_state(self._operator.states, name))
 
     def write(self, sink: str, record: Any) -> None:
         """Write a record to a sink: a change of the caller's step."""
-        records = self._emitted.get(sink)
+        records = self._sink_records.get(sink)
         if records is None:
             raise ConfigError(
                 f"sink {sink!r}",
-                expected=f"one of {', '.join(self._emitted) or 'none'}",
+                expected=f"one of {', '.join(self._sink_records) or 'none'}",
                 found="none of that name",
                 action="name it in sinks= when the database is opened",
             )
         self.steps.change(records.append, record)
 
     def advance(self, partition: Any, position: Any) -> None:
-        """The program has done all that belongs to a position of a partition.
+        """All that belongs to this position of a partition is done: a part of the caller's step.
 
-        Outside of blocks this ends a step: a checkpoint holds all changes that the calling thread
-        has made since the step before, and this position, or none of them. Raises ConfigError there
+        Outside of blocks it ends the step: a checkpoint holds all changes that the calling thread
+        has made since its last step, and this position, or none of them. Raises ConfigError there
         in any thread but the first to make a change outside of blocks, and in tasks.
         """
         positions = self._positions
@@ -150,9 +147,9 @@ class Program:
         rows.put_many(values)
         self.steps.changes += len(values)
 
-    def _look(self) -> float:
-        self._runs_in.call_soon_threadsafe(self._wake.set)
-        return _CROWDED_S if self.backend.crowded else 0.0
+    def _wake_loop(self) -> float:
+        self._event_loop.call_soon_threadsafe(self._wake.set)
+        return _FULL_MEMORY_PAUSE_S if self.backend.crowded else 0.0
 
     # What the task of its state does: the methods of `Caller`.
 
@@ -163,50 +160,50 @@ class Program:
 
     def begin(self, wake: asyncio.Event) -> None:
         operator = self._operator
-        self._wake, self._runs_in = wake, asyncio.get_running_loop()
-        self.in_vain: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """Answered, with whose step was open, when a checkpoint is given up for that."""
+        self._wake, self._event_loop = wake, asyncio.get_running_loop()
+        self.overdue_step: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """The names of those whose open step a checkpoint was given up for."""
         self.backend = operator.backend
         self._prefixes = [n.to_bytes(2, "big") for n in range(self.backend.key_groups)]
-        self.backend.buffer.read.look = self._look
-        self.backend.buffer.written.look = self.steps.look_at_next
+        self.backend.buffer.read.look = self._wake_loop
+        self.backend.buffer.written.look = self.steps.wake_loop_at_next_change
         self._key_states = states_of_keys(self.steps, self.backend, operator.states)
         self._positions = operator.positions
         self._positions.begin()
         self.steps.begin()
-        self.began.set_result(None)
+        self.restored.set_result(None)
 
     @asynccontextmanager
-    async def held(
-        self, given_up: asyncio.Event, meanwhile: Callable[[], Awaitable[None]]
+    async def exclusive(
+        self, aborted: asyncio.Event, meanwhile: Callable[[], Awaitable[None]]
     ) -> AsyncIterator[bool]:
         steps, since, warned = self.steps, self._clock.monotonic(), False
-        steps.block_steps(self._look)
+        steps.block_steps(self._wake_loop)
         try:
             # A thread in a step of another database may have begun one here in the meantime.
-            while steps.open_steps and not given_up.is_set():
-                await wait_for(self._wake, self._clock, _LOOKS_EVERY_S)
+            while steps.open_steps and not aborted.is_set():
+                await wait_for(self._wake, self._clock, _FLUSH_CHECK_S)
                 self._wake.clear()
                 await meanwhile()
                 if not warned and self._clock.monotonic() - since >= _LONG_STEP_S:
                     warned = True
-                    Event.STEP_AWAITED.log(logger, seconds=_LONG_STEP_S, callers=self.in_step)
+                    Event.STEP_AWAITED.log(logger, seconds=_LONG_STEP_S, callers=self.open_steps)
             if is_whole := not steps.open_steps:
                 steps.pause(True)
             else:
-                self.in_vain.set_result(self.in_step)
-                self.in_vain = asyncio.get_running_loop().create_future()
+                self.overdue_step.set_result(self.open_steps)
+                self.overdue_step = asyncio.get_running_loop().create_future()
                 steps.block_steps(None)
             yield is_whole
         finally:
             steps.pause(False)
             steps.block_steps(None)
 
-    def emitted(self) -> list[SideBatch]:
+    def take_sink_batches(self) -> list[SideBatch]:
         batches = []
-        for name, records in self._emitted.items():
-            for begin in range(0, len(records), _PORTION):
-                batches.append(SideBatch(records[begin : begin + _PORTION], tag=name))
+        for name, records in self._sink_records.items():
+            for begin in range(0, len(records), _SINK_BATCH):
+                batches.append(SideBatch(records[begin : begin + _SINK_BATCH], tag=name))
             records.clear()
         return batches
 
@@ -219,17 +216,17 @@ class Program:
     def end(self) -> None:
         self.steps.end()
 
-    def rest(self) -> None:
-        self.steps.look_at_next()
+    def wake_at_next_change(self) -> None:
+        self.steps.wake_loop_at_next_change()
 
     @property
     def change(self) -> Change:
-        if any(self._emitted.values()):
+        if any(self._sink_records.values()):
             return Change.STATE
-        return Change.POSITION if self.began.done() and self._positions.pending else Change.NONE
+        return Change.POSITION if self.restored.done() and self._positions.pending else Change.NONE
 
     @property
-    def in_step(self) -> str:
+    def open_steps(self) -> str:
         return ", ".join(self.steps.open_steps)
 
     @contextmanager

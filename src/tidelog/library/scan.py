@@ -85,7 +85,7 @@ class Scan:
         if self._ambiguous:
             self._refuse_key_none(unsettled)
         streams = [stream.rows(self._prefix) for stream in self._streams(unsettled, self._begin)]
-        return _shown(self._parts[0].named_state, merge(*streams, key=itemgetter(0)))
+        return _program_rows(self._parts[0].named_state, merge(*streams, key=itemgetter(0)))
 
     def _streams(self, unsettled: Sequence[list[bytes]], begin: bytes) -> Iterator["_Group"]:
         for part, keys in zip(self._parts, unsettled, strict=True):
@@ -104,7 +104,7 @@ class Scan:
             )
 
 
-def _shown(named_state: NamedState, rows: Iterator[Row]) -> Iterator[tuple[Any, ...]]:
+def _program_rows(named_state: NamedState, rows: Iterator[Row]) -> Iterator[tuple[Any, ...]]:
     """What a program sees of rows; what has expired is left out."""
     state, key_of, value_of = named_state.state, named_state.entry, named_state.value
     if isinstance(state, ListHandle):

@@ -22,7 +22,7 @@ from tidelog.errors import (
     require,
 )
 from tidelog.events import Event
-from tidelog.library.event_loop import EventLoop, in_another_process
+from tidelog.library.event_loop import EventLoop, forked_error
 from tidelog.library.program import Program
 from tidelog.library.states import State, check_states
 from tidelog.library.steps import Steps
@@ -41,7 +41,7 @@ _OPERATOR: Final = "state"
 
 
 class StateJob:
-    """Runs a program's states; what is a coroutine runs in the event loop."""
+    """Runs the job; its coroutines run in the event loop, all else in the program's threads."""
 
     def __init__(
         self,
@@ -56,9 +56,9 @@ class StateJob:
         partition: str | None = None,
         resources: Resources | None = None,
     ) -> None:
-        """`partition` is what errors call it when it is one of several that share `resources`."""
+        """`partition` is its name in errors when it is one of several that share `resources`."""
         self.label = partition or f"database {store.url}"
-        """What errors call it."""
+        """Its name in errors."""
         self.event_loop = event_loop
         check_states(state)
         sinks = sinks or {}
@@ -69,7 +69,7 @@ class StateJob:
             event_loop.lock,
             steps,
             event_loop.effects.clock,
-            self.ending,
+            self.end_error,
             self.break_off,
         )
         job = Job(name)
@@ -79,8 +79,8 @@ class StateJob:
         self._running: concurrent.futures.Future[None] | None = None
         """Done when the job has ended; None before the start and after the end."""
         self._task: asyncio.Task[None] | None = None
-        self._broken: Exception | None = None
-        """Why a step broke off."""
+        self._step_error: Exception | None = None
+        """What operations raise after a step that broke off."""
 
     @property
     def closed(self) -> bool:
@@ -95,14 +95,14 @@ class StateJob:
     def check(self) -> None:
         """Raise what has ended the job."""
         if self.program.steps.closed or self.event_loop.forked:
-            raise self.ending()
+            raise self.end_error()
 
     def check_between_blocks(self, what: str) -> None:
-        """Raise ConfigError within a block of a step of the caller, and amid its operation, and in
-        the end of the process.
+        """Raise ConfigError within a step's block of the caller, within its operation, and when
+        the process ends.
         """
         self.event_loop.check()
-        if self.program.steps.this_caller().blocks:
+        if self.program.steps.this_owner().blocks:
             raise ConfigError(
                 f"{what} of {self.label}",
                 expected="it after the step",
@@ -116,24 +116,24 @@ class StateJob:
         self.check_between_blocks("a checkpoint")
         self.program.steps.end_step()
 
-    def ending(self) -> Exception:
+    def end_error(self) -> Exception:
         """Why the job has ended, or is about to."""
         if self.event_loop.forked:
-            return in_another_process(self.label)
+            return forked_error(self.label)
         running = self._running
-        if self._broken is not None:
-            return self._broken
+        if self._step_error is not None:
+            return self._step_error
         if running is not None and not running.done():
-            self.event_loop.lock.refuse_amid()
+            self.event_loop.lock.check_between_operations()
         if running is not None and (error := running.exception()) is not None:
-            return self._named(error)
+            return self._with_label(error)
         end, action = "closed", "open it again"
         if self._is_partition:
             end, action = "taken from this process", "leave its input to the one that has it now"
         actual = f"one that was {end}, or stopped by `tidelog stop`"
         return ConfigError(self.label, expected="one that is open", found=actual, action=action)
 
-    def _named(self, error: BaseException) -> Exception:
+    def _with_label(self, error: BaseException) -> Exception:
         if self._is_partition and isinstance(error, TidelogError):
             return error.within(self.label)
         return error if isinstance(error, Exception) else RuntimeError(str(error))
@@ -145,10 +145,10 @@ class StateJob:
                 await refuse_application(self._runner.store)
             running = self._running = concurrent.futures.Future()
             self._task = asyncio.ensure_future(self._run(running))
-            began = asyncio.wrap_future(self.program.began)
-            await asyncio.wait([began, self._task], return_when=asyncio.FIRST_COMPLETED)
+            restored = asyncio.wrap_future(self.program.restored)
+            await asyncio.wait([restored, self._task], return_when=asyncio.FIRST_COMPLETED)
             if running.done():
-                raise self.ending()
+                raise self.end_error()
         except BaseException:
             await self.end()
             raise
@@ -190,29 +190,32 @@ class StateJob:
         """Wait for a checkpoint; raises what ends the job where that is why it fails, and
         CheckpointFailedError when one is given up for a step that does not end.
         """
-        taking, in_vain = asyncio.ensure_future(self.driver.checkpoint()), self.program.in_vain
+        taking, overdue_step = (
+            asyncio.ensure_future(self.driver.checkpoint()),
+            self.program.overdue_step,
+        )
         try:
-            either: list[asyncio.Future[Any]] = [taking, in_vain]
+            either: list[asyncio.Future[Any]] = [taking, overdue_step]
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if taking.done():
                 return taking.result()
         except CheckpointFailedError as error:
             if self._task is not None:
                 await asyncio.wait([self._task])
-            raise self.ending() from error
+            raise self.end_error() from error
         finally:
             taking.cancel()
         raise CheckpointFailedError(
             f"a checkpoint of {self.label}",
             expected="all steps to end within `checkpoint.timeout`",
-            found=f"the open step of {in_vain.result()}",
+            found=f"the open step of {overdue_step.result()}",
             action="end the step, or keep steps short: wait for nothing within one",
         )
 
     async def checkpoint_changes(self) -> None:
         """A checkpoint, unless it would be the last one again."""
         if self.ended:
-            raise self.ending()
+            raise self.end_error()
         if await self.driver.change():
             await self.checkpoint()
 
@@ -229,7 +232,7 @@ class StateJob:
         """End it where it is, as a step that has changed something broke off; called anywhere."""
         if self.event_loop.forked or self.program.steps.closed:
             return
-        self._broken = self._broken or UserFunctionError(
+        self._step_error = self._step_error or UserFunctionError(
             f"a step of {self.label}",
             expected="to end",
             found=reason,

@@ -85,9 +85,9 @@ def check_states(declared: Mapping[str, State]) -> None:
     is_mapping = isinstance(declared, Mapping)
     require("state=", repr(declared), is_mapping, "{name: ValueState(type), ...}")
     for name, state in declared.items():
-        free = isinstance(name, str) and is_attribute(name)
+        is_valid = isinstance(name, str) and is_attribute(name)
         expected = "a printable text that begins with neither $ nor __, and no _key or _prefix"
-        require(f"name of state {name!r}", repr(name), free, expected)
+        require(f"name of state {name!r}", repr(name), is_valid, expected)
         expected = "ValueState(type), ListState(type) or MapState(key type, type)"
         require(
             f"state {name!r}",
@@ -96,9 +96,9 @@ def check_states(declared: Mapping[str, State]) -> None:
             expected,
         )
         ttl_s = state.ttl_s
-        lives = ttl_s is None or (isinstance(ttl_s, int | float) and 0.001 <= ttl_s <= _LONGEST_S)
+        is_time = ttl_s is None or (isinstance(ttl_s, int | float) and 0.001 <= ttl_s <= _LONGEST_S)
         expected = f"seconds, 0.001 to {_LONGEST_S:.0e}, or None: it never expires"
-        require(f"ttl_s= of state {name!r}", repr(ttl_s), lives, expected)
+        require(f"ttl_s= of state {name!r}", repr(ttl_s), is_time, expected)
         _type_name(name, state.type)
         if isinstance(state, MapState):
             _type_name(name, state.key_type)
@@ -111,8 +111,12 @@ def is_attribute(name: str) -> bool:
     )
 
 
-def declared_state(backend: KeyedBackend, name: str, state: State) -> NamedState:
-    """The state that a program declares; raises StateSchemaError when another is stored."""
+def declared_states(backend: KeyedBackend, declared: Mapping[str, State]) -> dict[str, NamedState]:
+    """The states that a program declares; raises StateSchemaError when others are stored."""
+    return {name: _declared_state(backend, name, state) for name, state in declared.items()}
+
+
+def _declared_state(backend: KeyedBackend, name: str, state: State) -> NamedState:
     ttl_ms = None if state.ttl_s is None else round(state.ttl_s * 1000)
     values = f"value {_type_name(name, state.type)}"
     match state:

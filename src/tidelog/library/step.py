@@ -10,18 +10,18 @@ from typing import Any
 
 from tidelog.errors import ConfigError
 from tidelog.library.state_job import StateJob
-from tidelog.library.steps import Caller
+from tidelog.library.steps import StepOwner
 
 
 class Step:
     """A block of a step.
 
-    Python drops a block where it was left: one that is dropped in its midst was left by an
-    interrupt at a bad moment, or with a generator that nobody ends. A weak reference tells, and not
-    `__del__`, which would also be called for all others, and swallow an interrupt that comes then.
+    A block may be left without its end: by an interrupt between two instructions, or with a
+    generator that nobody finishes. Python drops the block then, and calls a weak reference's
+    callback. A `__del__` would be called for all blocks, and would swallow an interrupt in it.
     """
 
-    _caller: Caller | None = None
+    _owner: StepOwner | None = None
     """Who is in the block."""
 
     def __init__(self, job: StateJob) -> None:
@@ -29,15 +29,15 @@ class Step:
 
     def __enter__(self) -> None:
         self._job.check()
-        self._enter(self._steps.this_caller())
+        self._enter(self._steps.this_owner())
 
     def __exit__(
         self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
     ) -> None:
-        caller, leaving = self._caller, self._steps.this_caller()
-        if caller is None or caller is not leaving:
-            owner = "nobody" if caller is None else caller.name
-            reason = f"the end of its block in {leaving.name}, where {owner} had entered it"
+        owner, leaving = self._owner, self._steps.this_owner()
+        if owner is None or owner is not leaving:
+            name = "nobody" if owner is None else owner.name
+            reason = f"the end of its block in {leaving.name}, where {name} had entered it"
             self._job.break_off(reason)
             raise ConfigError(
                 f"a step of {self._job.label}",
@@ -46,11 +46,11 @@ class Step:
                 action="enter and leave a block in one function; a dependency or fixture that "
                 "yields within one may end elsewhere",
             )
-        if error is not None and caller.changed:
+        if error is not None and owner.changed:
             self._job.break_off(f"{type(error).__name__}: {error}")
-        elif caller.blocks == 1:
-            self._steps.end_step(caller)
-        self._leave(caller)
+        elif owner.blocks == 1:
+            self._steps.end_step(owner)
+        self._leave(owner)
 
     async def __aenter__(self) -> None:
         self._job.check()
@@ -61,21 +61,21 @@ class Step:
     ) -> None:
         self.__exit__(kind, error, trace)
 
-    def _enter(self, caller: Caller) -> None:
+    def _enter(self, owner: StepOwner) -> None:
         job = self._job
-        guard = weakref.ref(self, lambda _: _dropped(job, caller))
+        guard = weakref.ref(self, lambda _: _dropped(job, owner))
         # From here on no call: an interrupt comes before all of it or after it.
-        self._caller = caller
-        caller.guards = (guard, caller.guards)
-        caller.blocks += 1
+        self._owner = owner
+        owner.guards = (guard, owner.guards)
+        owner.blocks += 1
 
-    def _leave(self, caller: Caller) -> None:
-        self._caller = None
-        caller.guards = caller.guards[1]
-        caller.blocks -= 1
+    def _leave(self, owner: StepOwner) -> None:
+        self._owner = None
+        owner.guards = owner.guards[1]
+        owner.blocks -= 1
 
 
-def _dropped(job: StateJob, caller: Caller) -> None:
-    caller.blocks -= 1
-    if caller.in_step:
-        job.break_off(f"a block of {caller.name} that was not left by its end")
+def _dropped(job: StateJob, owner: StepOwner) -> None:
+    owner.blocks -= 1
+    if owner.in_step:
+        job.break_off(f"a block of {owner.name} that was not left by its end")

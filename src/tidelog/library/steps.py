@@ -1,11 +1,13 @@
-"""Steps: a program's threads or tasks and the event loop next to it work on a state in turn.
+"""Steps: threads or tasks of a program and the event loop beside it use one state in turn.
 
-Invariants: state is touched with the lock alone, in one operation at a time, and who has to wait
-does so without it. A step belongs to one caller, a thread or a task: it begins with the caller's
-first change, and ends with the outermost of its blocks (`with db.step()`), or, outside of blocks,
-where the program's one loop says so. The step of a caller that has ended, or left its block some
-other way, is never captured. While steps are blocked none begins, so that what is captured when
-none is open is whole steps. Each database has steps of its own, which block no other's.
+An operation (a get, a set) has the lock while it runs, and is refused or waits without the lock. A
+step is all changes of one owner, a thread or a task, that are in one checkpoint together. It begins
+with the owner's first change. It ends with the outermost block (`with db.step()`); outside of
+blocks, which one thread may do, it ends with `advance` or `checkpoint`.
+
+Invariants: a step that its owner cannot end any more is in no checkpoint; while steps are blocked
+none begins, so a checkpoint that waits until none is open holds whole steps; the steps of one
+database do not block those of another.
 """
 
 import asyncio
@@ -28,8 +30,8 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-_LOOK_EVERY: Final = 1024
-"""Changes after which the event loop is to see whether a flush is due."""
+_CHANGES_PER_WAKE: Final = 1024
+"""Changes after which the event loop is woken to see whether a flush is due."""
 _MOMENT_S: Final = 1e-6
 """The system sleeps for some 60 microseconds at least: enough for the loop to be awake."""
 _LONGEST_PAUSE_S: Final = 0.02
@@ -40,7 +42,7 @@ _all_steps: "Final[weakref.WeakSet[Steps]]" = weakref.WeakSet()
 """Those of all databases that this process has open."""
 
 
-class Caller:
+class StepOwner:
     """A thread or a task that works on a state, and its step."""
 
     __slots__ = ("blocks", "changed", "guards", "has_ended", "name", "step_open")
@@ -50,11 +52,11 @@ class Caller:
         self.blocks = 0
         """How many blocks of a step it is in."""
         self.guards: Any = None
-        """For each of these a weak reference, whose callback tells when it is dropped."""
+        """A weak reference for each block, whose callback is called when Python drops the block."""
         self.step_open = False
-        """The caller has an open step, though nothing may have changed in it."""
+        """It has begun a step, in which it may not have changed anything yet; of tasks only."""
         self.changed = False
-        """The caller has changed something in its open step."""
+        """It has changed something in its open step."""
         self.has_ended = False
 
     @property
@@ -67,69 +69,68 @@ class Steps:
 
     def __init__(
         self,
-        shared: LoopLock,
-        look: Callable[[], float],
+        loop_lock: LoopLock,
+        wake_loop: Callable[[], float],
         end_error: Callable[[], Exception],
-        abandoned: Callable[[str], None],
+        on_abandoned_step: Callable[[str], None],
     ) -> None:
-        """`look` is called by a caller when much was changed, and says how long it is to wait.
-        `end_error` gives what operations raise once the state is closed; it may wait for the end.
-        `abandoned` is called, anywhere, with what became of a step that nobody ends any more.
+        """`wake_loop` is called by a caller after many changes, and returns how long it is to wait.
+        `end_error` returns what operations raise after the end; it may wait for the end.
+        `on_abandoned_step` is called, in any thread, with the reason why nobody can end a step.
         """
-        self.lock = shared.lock
+        self.lock = loop_lock.lock
         self.closed = False
-        """Nobody may touch the state any more, with the lock or without."""
-        self._abandoned = abandoned
-        self._shared = shared
-        self._look, self._end_error = look, end_error
-        self._steps_ended: Callable[[], object] | None = None
-        """Called when the last open step has ended, while steps are blocked."""
+        """No operation may begin any more."""
+        self._on_abandoned_step = on_abandoned_step
+        self._loop_lock = loop_lock
+        self._wake_loop, self._end_error = wake_loop, end_error
+        self._on_last_step_end: Callable[[], object] | None = None
+        """Called when the last open step has ended; None unless steps are blocked."""
         self._paused = False
-        self._busy = False
-        """Callers wait also for reads."""
-        self._callers: set[Caller] = set()
-        self._current = 0
-        """The thread that may change state at once, because its step is open or may begin, ..."""
-        self._caller = Caller("nobody")
-        """... and what it is as a caller."""
-        self._loop: Caller | None = None
-        """The one that makes changes outside of blocks."""
+        self._blocks_reads = False
+        self._owners: set[StepOwner] = set()
+        self._current_thread = 0
+        """The thread that may change state without further checks; 0: none."""
+        self._current_owner = StepOwner("nobody")
+        """The owner that is this thread, or the task that makes a change now."""
+        self._loop_owner: StepOwner | None = None
+        """The one that makes changes outside of blocks: the program's loop."""
         self._threads = threading.local()
-        """Thread-local: an `_EndOfThread` for each thread that is a caller."""
+        """Its `end` is the `_EndOfThread` of the thread, which is an owner then."""
         self.changes = 0
-        """Since the loop looked whether a flush is due."""
+        """Changes since the event loop was last woken to see whether a flush is due."""
 
     def read(self, work: Callable[..., T], *args: Any) -> T:
         """An operation that changes nothing."""
-        shared = self._shared
+        loop_lock = self._loop_lock
         while True:
             with self.lock:
-                if not (shared.user or shared.loop_waits or self._busy):
-                    shared.user = work
+                if not (loop_lock.user or loop_lock.loop_waits or self._blocks_reads):
+                    loop_lock.user = work
                     try:
                         return work(*args)
                     finally:
-                        shared.user = None
-            self._wait(lambda: not self._busy)
+                        loop_lock.user = None
+            self._wait(lambda: not self._blocks_reads)
 
     def change(self, work: Callable[..., object], *args: Any) -> None:
         """An operation that is a part of the caller's step; opens it if need be."""
-        shared = self._shared
+        loop_lock = self._loop_lock
         while True:
             with self.lock:
-                if not (shared.user or shared.loop_waits) and (
-                    self._current == get_ident() or self._may_change()
+                if not (loop_lock.user or loop_lock.loop_waits) and (
+                    self._current_thread == get_ident() or self._may_change()
                 ):
-                    self._caller.changed = True
-                    shared.user = work
+                    self._current_owner.changed = True
+                    loop_lock.user = work
                     try:
                         work(*args)
                     finally:
-                        shared.user = None
+                        loop_lock.user = None
                     self.changes += 1
-                    if self.changes < _LOOK_EVERY:
+                    if self.changes < _CHANGES_PER_WAKE:
                         return
-                    self.changes, pause_s = 0, self._look()
+                    self.changes, pause_s = 0, self._wake_loop()
                     break
             self._wait(self._may_change)
         # A thread that gives up the interpreter's lock now and then, and takes it again before any
@@ -139,52 +140,52 @@ class Steps:
 
     def advance(self, positions: dict[Any, Any], partition: Any, position: Any) -> None:
         """Note a position as a part of the caller's step, which it ends outside of blocks."""
-        shared = self._shared
+        loop_lock = self._loop_lock
         while True:
             with self.lock:
-                if not (shared.user or shared.loop_waits) and (
-                    self._current == get_ident() or self._may_change()
+                if not (loop_lock.user or loop_lock.loop_waits) and (
+                    self._current_thread == get_ident() or self._may_change()
                 ):
                     positions[partition] = position
-                    caller = self._caller
-                    caller.changed = True
-                    if not caller.blocks:
-                        self._end(caller)
+                    owner = self._current_owner
+                    owner.changed = True
+                    if not owner.blocks:
+                        self._end(owner)
                     return
             self._wait(self._may_change)
 
-    def end_step(self, caller: Caller | None = None) -> None:
-        """What the caller has changed may be part of a checkpoint."""
+    def end_step(self, owner: StepOwner | None = None) -> None:
+        """A checkpoint may hold what the owner, by default the caller, has changed."""
         with self.lock:
-            self._end(caller or self.this_caller())
+            self._end(owner or self.this_owner())
 
-    def _end(self, caller: Caller) -> None:
-        caller.step_open = caller.changed = False
-        if caller is not self._loop or self._steps_ended is not None:
-            self._current = 0
-        if self._steps_ended is not None and not self.open_steps:
-            self._steps_ended()
+    def _end(self, owner: StepOwner) -> None:
+        owner.step_open = owner.changed = False
+        if owner is not self._loop_owner or self._on_last_step_end is not None:
+            self._current_thread = 0
+        if self._on_last_step_end is not None and not self.open_steps:
+            self._on_last_step_end()
 
-    def this_caller(self) -> Caller:
+    def this_owner(self) -> StepOwner:
         try:
             end: _EndOfThread = self._threads.end
         except AttributeError:
-            caller = Caller(f"thread {threading.current_thread().name!r}")
-            end = self._threads.end = _EndOfThread(self, caller)
-            self._callers.add(caller)
-        return end.caller
+            owner = StepOwner(f"thread {threading.current_thread().name!r}")
+            end = self._threads.end = _EndOfThread(self, owner)
+            self._owners.add(owner)
+        return end.owner
 
-    def caller_ended(self, caller: Caller) -> None:
+    def on_owner_end(self, owner: StepOwner) -> None:
         """A thread or task has ended: if its step is open nobody can end it any more."""
-        caller.has_ended = True
-        if self._caller is caller:
-            self._current = 0  # a later thread may have the same number
-        if caller.in_step:
-            self._abandoned(f"the end of {caller.name}, which has changed something in it")
+        owner.has_ended = True
+        if self._current_owner is owner:
+            self._current_thread = 0  # a later thread may have the same number
+        if owner.in_step:
+            self._on_abandoned_step(f"the end of {owner.name}, which has changed something in it")
         else:
-            self._callers.discard(caller)
+            self._owners.discard(owner)
 
-    async def begin_step(self) -> Caller:
+    async def begin_step(self) -> StepOwner:
         """Raises ConfigError: only tasks of asyncio begin a step by `async with`."""
         raise ConfigError(
             "`async with db.step():`",
@@ -195,31 +196,31 @@ class Steps:
 
     def _may_change(self) -> bool:
         """Whether the caller, who has the lock, may go on at once with its step, or begin one."""
-        caller = self.this_caller()
-        if not caller.blocks:
-            self._refuse_all_but_one(caller)
-        if self.closed or self._paused or self._must_not_begin(caller):
+        owner = self.this_owner()
+        if not owner.blocks:
+            self._check_is_loop_owner(owner)
+        if self.closed or self._paused or self._must_wait_to_begin(owner):
             return False
-        self._current, self._caller = get_ident(), caller
+        self._current_thread, self._current_owner = get_ident(), owner
         return True
 
-    def _must_not_begin(self, caller: Caller) -> bool:
-        # In no database: two that wait for each other's steps would wait for ever.
+    def _must_wait_to_begin(self, owner: StepOwner) -> bool:
+        # A caller in a step of another database goes on: two of them would wait for each other.
         return (
-            self._steps_ended is not None
-            and not caller.in_step
+            self._on_last_step_end is not None
+            and not owner.in_step
             and not any(steps.in_step for steps in list(_all_steps))
         )
 
-    def _refuse_all_but_one(self, caller: Caller) -> None:
-        if self._loop is None or self._loop.has_ended:
-            self._loop = caller
-        if self._loop is not caller:
+    def _check_is_loop_owner(self, owner: StepOwner) -> None:
+        if self._loop_owner is None or self._loop_owner.has_ended:
+            self._loop_owner = owner
+        if self._loop_owner is not owner:
             raise ConfigError(
                 "a change of state outside of a step",
-                expected=f"it in {self._loop.name}, the program's one loop, which has made the "
-                "first such change",
-                found=f"one in {caller.name}",
+                expected=f"it in {self._loop_owner.name}, the program's one loop, which has made "
+                "the first such change",
+                found=f"one in {owner.name}",
                 action="make the change in `with db.step():`, as all threads but one have to",
             )
 
@@ -227,14 +228,14 @@ class Steps:
         """Wait without the lock until the operation may be tried again; raises what has closed the
         state, and ConfigError for an operation amid another.
         """
-        shared = self._shared
+        loop_lock = self._loop_lock
         for pause in count():
-            shared.refuse_amid()
-            if self.closed or shared.forked:
+            loop_lock.check_between_operations()
+            if self.closed or loop_lock.forked:
                 raise self._end_error()
             hold_thread(min(pause * _MOMENT_S * 100, _LONGEST_PAUSE_S) or _MOMENT_S)
             with self.lock:
-                if not shared.loop_waits and may_go_on():
+                if not loop_lock.loop_waits and may_go_on():
                     return
             if pause == _LONG_WAIT:
                 reason = "room in memory, at the uploads or in a sink" if self._paused else "a step"
@@ -244,129 +245,127 @@ class Steps:
     @property
     def forked(self) -> bool:
         """Whether the caller is in a process that was forked from that of the state."""
-        return self._shared.forked
+        return self._loop_lock.forked
 
     @property
     def in_step(self) -> bool:
         """Whether the caller's step is open."""
-        return self.this_caller().in_step
+        return self.this_owner().in_step
 
-    # What follows is for the loop.
+    # For the event loop.
 
     def begin(self) -> None:
-        """Callers may work from now on."""
+        """Operations may begin."""
         _all_steps.add(self)
 
-    def look_at_next(self) -> None:
-        """Call `look` with the next change, or after the present one."""
-        self.changes = _LOOK_EVERY - 1
+    def wake_loop_at_next_change(self) -> None:
+        """Call `wake_loop` after the next change, or after the one that runs now."""
+        self.changes = _CHANGES_PER_WAKE - 1
 
     @property
     def open_steps(self) -> list[str]:
-        """The names of the threads or tasks whose step is open."""
-        return [caller.name for caller in list(self._callers) if caller.in_step]
+        """The names of the owners whose step is open."""
+        return [owner.name for owner in list(self._owners) if owner.in_step]
 
     def block_steps(self, none_open: Callable[[], object] | None) -> None:
-        """Callers without an open step begin none from now on; `none_open` is called by the one
-        that ends the last step. None: steps may begin again.
+        """Let no step begin, and call `none_open` when the last open one ends; None: steps may
+        begin again.
         """
-        self._steps_ended = none_open
+        self._on_last_step_end = none_open
         self._update()
 
     def pause(self, paused: bool) -> None:
-        """No caller works on the state until the pause is over, in a step or not."""
+        """Let no operation begin until the pause is over."""
         self._paused = paused
         self._update()
 
     def end(self) -> None:
-        """Nobody touches the state any more; called anywhere."""
+        """Let no operation begin any more; called in any thread."""
         with self.lock:
             self.closed = True
             self._update()
         _all_steps.discard(self)
 
     def _update(self) -> None:
-        self._current, self._busy = 0, self.closed or self._paused
+        self._current_thread, self._blocks_reads = 0, self.closed or self._paused
 
 
 class _EndOfThread:
-    """Notices the end of the thread that has made it: Python drops what is local to a thread then.
-
-    Nothing else would say so at once, and a later thread may have the same number.
+    """Is dropped by Python when the thread ends that it is local to. Nothing else shows this end at
+    once, and a later thread may have the same number.
     """
 
-    def __init__(self, steps: Steps, caller: Caller) -> None:
-        self._steps, self.caller = weakref.ref(steps), caller
+    def __init__(self, steps: Steps, owner: StepOwner) -> None:
+        self._steps, self.owner = weakref.ref(steps), owner
 
     def __del__(self) -> None:
         steps = self._steps()
         if steps is not None and not sys.is_finalizing():
-            steps.caller_ended(self.caller)
+            steps.on_owner_end(self.owner)
 
 
 class TaskSteps(Steps):
     """The steps of tasks of a program's own event loop.
 
-    What would wait for long is awaited, at the beginning of a block; whatever else takes the lock
-    waits for a turn of tidelog's loop at most. All changes are made in blocks.
+    All changes are made in blocks. The beginning of a block is awaited, as it may take long; an
+    operation in it waits for a turn of tidelog's event loop at most.
     """
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._tasks: dict[asyncio.Task[Any], Caller] = {}
+        self._tasks: dict[asyncio.Task[Any], StepOwner] = {}
         self._waiting: list[asyncio.Future[None]] = []
-        """For each task that waits until a step may begin."""
+        """One for each task that waits until a step may begin."""
 
-    def this_caller(self) -> Caller:
+    def this_owner(self) -> StepOwner:
         try:
             task = asyncio.current_task()
         except RuntimeError:  # a thread without an event loop
             task = None
-        if task is None:  # a caller in no step
-            return Caller(f"thread {threading.current_thread().name!r}")
-        caller = self._tasks.get(task)
-        if caller is None:
-            caller = self._tasks[task] = Caller(f"task {task.get_name()!r}")
-            self._callers.add(caller)
-            task.add_done_callback(self._task_ended)
-        return caller
-
-    def _task_ended(self, task: "asyncio.Task[Any]") -> None:
-        self.caller_ended(self._tasks.pop(task))
+        if task is None:  # it may read, but owns no step
+            return StepOwner(f"thread {threading.current_thread().name!r}")
+        owner = self._tasks.get(task)
+        if owner is None:
+            owner = self._tasks[task] = StepOwner(f"task {task.get_name()!r}")
+            self._owners.add(owner)
+            task.add_done_callback(lambda task: self.on_owner_end(self._tasks.pop(task)))
+        return owner
 
     def _may_change(self) -> bool:
         """As for threads; raises ConfigError outside of a step."""
-        caller = self.this_caller()
-        if not caller.step_open:
+        owner = self.this_owner()
+        if not owner.step_open:
             raise ConfigError(
                 "a change of state outside of a step",
                 expected="one within `async with db.step():`, by the task that has entered it",
-                found=f"one in {caller.name}",
+                found=f"one in {owner.name}",
                 action="make it in a step: only there it can be awaited that there is room",
             )
-        self._caller = caller
+        self._current_owner = owner
         return not self.closed
 
-    async def begin_step(self) -> Caller:
+    async def begin_step(self) -> StepOwner:
         """Wait until the calling task may begin a step; at once in a step of its own. Raises what
         has closed the state.
         """
-        caller, loop = self.this_caller(), asyncio.get_running_loop()
+        owner, loop = self.this_owner(), asyncio.get_running_loop()
         while True:
             with self.lock:
-                if self.closed or self._shared.forked:
+                if self.closed or self._loop_lock.forked:
                     break
-                if not (self._paused and not caller.step_open) and not self._must_not_begin(caller):
-                    caller.step_open = True
-                    return caller
+                if not (self._paused and not owner.step_open) and not self._must_wait_to_begin(
+                    owner
+                ):
+                    owner.step_open = True
+                    return owner
                 turn = loop.create_future()
                 self._waiting.append(turn)
             await turn
         raise self._end_error()
 
     def _update(self) -> None:
-        self._busy = self.closed
-        if self.closed or not (self._paused or self._steps_ended is not None):
+        self._blocks_reads = self.closed
+        if self.closed or not (self._paused or self._on_last_step_end is not None):
             waiting, self._waiting = self._waiting, []
             for turn in waiting:
                 with suppress(RuntimeError):  # the program's loop has ended

@@ -4,7 +4,6 @@ Invariants: nothing is written to the store and nobody is fenced; once it is ope
 store no more, so it stays what it is whatever becomes of the checkpoint.
 """
 
-from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +14,10 @@ from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, ObjectNotFoundError, RestoreError
 from tidelog.ids import KeyGroup, SubtaskId
-from tidelog.library.event_loop import LoopLock, in_another_process
+from tidelog.library.event_loop import LoopLock, forked_error
 from tidelog.library.handles import KeyStates, states_of_keys
 from tidelog.library.scan import BEGINNING, Scan, ScanPart
-from tidelog.library.states import State, declared_state
+from tidelog.library.states import State, declared_states
 from tidelog.library.steps import Steps
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.subtasks.resources import open_work_dir, remove_work_dir
@@ -38,7 +37,7 @@ _TRIES: Final = 20
 """The newest checkpoint may be dropped while it is read: so many are tried."""
 
 
-class _Reads(Steps):
+class _ReadSteps(Steps):
     """The operations on a state that is only read: no step changes it, no loop works on it."""
 
     def __init__(self, what: str) -> None:
@@ -54,8 +53,8 @@ class _Reads(Steps):
         )
 
     def _closed_error(self) -> Exception:
-        if self._shared.forked:
-            return in_another_process(self._what)
+        if self._loop_lock.forked:
+            return forked_error(self._what)
         return ConfigError(self._what, expected="one that is open", action="open it again")
 
 
@@ -63,7 +62,7 @@ class _Reads(Steps):
 class _Subtask:
     """The states of one subtask of the operator."""
 
-    steps: _Reads
+    steps: _ReadSteps
     backend: KeyedBackend
     states: Mapping[str, NamedState]
     of_key: type[KeyStates]
@@ -84,7 +83,7 @@ class View:
         directory: Path,
     ) -> None:
         self.checkpoint = checkpoint
-        """With its `slot`, `created_ms` and so on."""
+        """With its `number`, `created_ms` and so on."""
         self._url = url
         self._operator = operator
         self._subtasks = subtasks
@@ -146,8 +145,10 @@ class View:
     def _stored_positions(self) -> dict[Any, bytes]:
         if POSITIONS not in {info.name for info in self._operator.states}:
             return {}
-        of_subtasks = [Positions(subtask.backend).stored() for subtask in self._subtasks]
-        return dict(ChainMap(*of_subtasks))
+        positions: dict[Any, bytes] = {}
+        for subtask in self._subtasks:
+            positions |= Positions(subtask.backend).stored()
+        return positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,21 +167,22 @@ class ViewOpening:
         Where the newest was dropped while it was read, the next one is tried.
         """
         tries = _TRIES if name is None else 1
-        before: Checkpoint | None = None
+        failed_checkpoint: Checkpoint | None = None
         try:
             while True:
                 tries, checkpoint = tries - 1, None
                 try:
                     checkpoint = await find(self.store, name)
-                    return await self._opened(checkpoint)
+                    return await self._open(checkpoint)
                 except (RestoreError, ObjectNotFoundError):
-                    if not tries or (checkpoint is not None and checkpoint == before):
+                    is_same = checkpoint is not None and checkpoint == failed_checkpoint
+                    if not tries or is_same:  # it was not dropped: it cannot be read
                         raise
-                    before = checkpoint
+                    failed_checkpoint = checkpoint
         finally:
             await self.store.close()
 
-    async def _opened(self, checkpoint: Checkpoint) -> View:
+    async def _open(self, checkpoint: Checkpoint) -> View:
         directory = open_work_dir(self.config.work_dir, self.store.url)
         try:
             return await self._view(directory, checkpoint)
@@ -189,7 +191,7 @@ class ViewOpening:
             raise
 
     async def _view(self, directory: Path, checkpoint: Checkpoint) -> View:
-        operator, effects = self._chosen(checkpoint), self.effects
+        operator, effects = self._choose_operator(checkpoint), self.effects
         states = {SubtaskId(operator.id, state.index): state for state in operator.subtasks}
         restored = await restore_subtasks(
             states,
@@ -214,17 +216,16 @@ class ViewOpening:
                 table.close()
             raise
 
-    def _chosen(self, checkpoint: Checkpoint) -> OperatorState:
+    def _choose_operator(self, checkpoint: Checkpoint) -> OperatorState:
         """The operator that was asked for, or the only one with states or positions."""
-        readable = {
-            operator.id: operator
-            for operator in checkpoint.operators
-            if any(is_readable(info) or info.name == POSITIONS for info in operator.states)
-        }
+        readable: dict[str, OperatorState] = {}
+        for operator in checkpoint.operators:
+            if any(is_readable(info) or info.name == POSITIONS for info in operator.states):
+                readable[operator.id] = operator
         ids = [self.operator] if self.operator else list(readable)
         if len(ids) != 1 or ids[0] not in readable:
             raise ConfigError(
-                f"operator of slot {checkpoint.slot} of {self.store.url}",
+                f"operator of checkpoint {checkpoint.slot} of {self.store.url}",
                 expected=f"one of {', '.join(readable) or 'none: no operator has state to read'}",
                 found=", ".join(ids) or "none",
                 action="name one with operator=",
@@ -245,9 +246,6 @@ class ViewOpening:
         if self.declared is None:
             states = stored_states(backend, operator.states)
         else:
-            states = {
-                name: declared_state(backend, name, declaration)
-                for name, declaration in self.declared.items()
-            }
-        steps = _Reads(f"view of {self.store.url}")
+            states = declared_states(backend, self.declared)
+        steps = _ReadSteps(f"view of {self.store.url}")
         return _Subtask(steps, backend, states, states_of_keys(steps, backend, states))

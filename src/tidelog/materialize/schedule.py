@@ -83,7 +83,7 @@ class MaterializeConfig:
         10,
         Integer(Range(0)),
         "Materializations of one subtask in a row that may fail before the job stops.",
-        when="More where checkpoints go on and only tables cannot be stored for a while; the log "
+        when="More where checkpoints succeed and only tables cannot be stored for a while; the log "
         "keeps everything meanwhile.",
     )
     retry_pause: float = option(

@@ -48,7 +48,7 @@ class UnalignedConfig:
         "timeout",
         Choice(get_args(UnalignedMode)),
         "When barriers overtake records: never, once a checkpoint takes longer than "
-        '`unaligned.timeout`, or at once. In mode "at-least-once" they never do.',
+        '`unaligned.timeout`, or immediately. In mode "at-least-once" they never do.',
         when="always where checkpoints must be quick under back-pressure; off where in-flight data "
         "must not be stored.",
         aliases=("--unaligned",),
@@ -104,7 +104,7 @@ class JobConfig:
         3,
         Integer(Range(0)),
         "How often in a row `tidelog run` starts a job with workers again from its last "
-        "checkpoint after it has failed, with growing pauses; a checkpoint starts the count anew.",
+        "checkpoint after it has failed, with growing pauses; a checkpoint resets the count.",
         when="0 where something else starts the job again.",
     )
     key_groups: int = option(
@@ -116,7 +116,7 @@ class JobConfig:
     mode: Mode = option(
         "exactly-once",
         Choice(get_args(Mode)),
-        "What holds of state and output after a failure.",
+        "What is true of state and output after a failure.",
         when="at-least-once where records may count twice and barriers must never be waited for.",
     )
     changelog: bool = option(
@@ -172,7 +172,7 @@ class JobConfig:
         2,
         Integer(Range(1)),
         "Buffers that a channel holds before its sender waits.",
-        when="Raise it where the speed of operators varies; barriers then wait behind more.",
+        when="Raise it where the speed of operators varies; barriers then wait longer.",
     )
     buffer_bytes: int = option(
         1 << 20,
@@ -190,7 +190,7 @@ class JobConfig:
     retain: int = option(
         3,
         Integer(Range(1)),
-        "Checkpoints kept besides savepoints and pinned slots.",
+        "Checkpoints kept besides savepoints.",
         when="Raise it to go back further; each keeps the log and files that it names.",
     )
     allow_non_restored_state: tuple[str, ...] = option(

@@ -7,7 +7,7 @@ names of the calls that built it, so the same program finds its state again.
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from msgspec.structs import replace
 
@@ -80,13 +80,17 @@ class Job:
         for node in self.nodes:
             _check_unread_by(node, what, example)
 
+    def has(self, part: Literal["source", "sink", "caller"]) -> bool:
+        return any(getattr(node, part) for node in self.nodes)
+
     def _add(self, name: str, inputs: list[Edge], **fields: Any) -> Node:
         object_names.check_operator(name)
         parallelism = fields.get("parallelism")
         valid = isinstance(parallelism, int | None)
         require(f"parallelism= of {name}", repr(parallelism), valid, "an int")
-        if fields.get("needs_event_time"):
-            _check_event_time(name, inputs)
+        for edge in inputs if fields.get("needs_event_time") else ():
+            if not edge.node.has_event_time:
+                raise without_event_time(f"operator {name!r}", f"the stream of {edge.node.id!r}")
         count = self._counts[name] = self._counts.get(name, 0) + 1
         node = Node(name if count == 1 else f"{name}-{count}", inputs, **fields)
         if any(other.id == node.id for other in self.nodes):
@@ -98,12 +102,6 @@ class Job:
             )
         self.nodes.append(node)
         return node
-
-
-def _check_event_time(operator: str, inputs: list[Edge]) -> None:
-    for node in (edge.node for edge in inputs):
-        if not node.has_event_time:
-            raise without_event_time(f"operator {operator!r}", f"the stream of {node.id!r}")
 
 
 def _check_unread_by(node: Node, what: str, example: Path) -> None:
@@ -186,11 +184,11 @@ class Stream:
 
         Records that one subtask emits may overtake each other here.
         """
-        return self._routed("rebalance")
+        return Stream(self._job, self._edges_along("rebalance"))
 
     def broadcast(self) -> "Stream":
         """Send every record to all of the next operator's subtasks."""
-        return self._routed("broadcast")
+        return Stream(self._job, self._edges_along("broadcast"))
 
     def with_broadcast(
         self,
@@ -241,8 +239,7 @@ class Stream:
         """
         check_plain(key_of, "key_by")
         types = declared(key_type, "key_by(..., key_type=...)", migrate, keys=True)
-        edges = [Edge(edge.node, "key", key_of, types, edge.tag) for edge in self._edges]
-        return KeyedStream(self._job, edges)
+        return KeyedStream(self._job, self._edges_along("key", key_of=key_of, key_types=types))
 
     def side_output(self, tag: OutputTag) -> "Stream":
         """The stream that the operator before this emits under a tag; raises ConfigError.
@@ -286,9 +283,8 @@ class Stream:
         if sink.example_file:
             self._job.check_unread(f"output of sink {node.id!r}", sink.example_file)
 
-    def _routed(self, routing: Routing) -> "Stream":
-        edges = [Edge(edge.node, routing, tag=edge.tag) for edge in self._edges]
-        return Stream(self._job, edges)
+    def _edges_along(self, routing: Routing, **fields: Any) -> list[Edge]:
+        return [Edge(edge.node, routing, tag=edge.tag, **fields) for edge in self._edges]
 
     def _check_job(self, *streams: "Stream") -> None:
         for other in streams:
@@ -388,7 +384,7 @@ class KeyedStream(Stream, Windowing[Stream], Joins["KeyedStream", Stream]):
         require(what, type(other).__name__, keyed, "a stream after .key_by(...)")
         second = [replace(edge, side=1) for edge in other._edges]
         both = KeyedStream(self._job, [*self._edges, *second])
-        meaning = of_sides(*(_origins(stream._edges) for stream in (self, other)))
+        meaning = of_sides(_origins(self._edges), _origins(other._edges))
         return both._then(
             operator=lambda: make(name_of(late)), keyed=True, late=late, meaning=meaning, **fields
         )
@@ -396,5 +392,9 @@ class KeyedStream(Stream, Windowing[Stream], Joins["KeyedStream", Stream]):
 
 def _origins(edges: list[Edge]) -> set[str]:
     """The names of all operators in front of a stream, and of its side output."""
-    tags = {f"{edge.node.id}/{edge.tag}" for edge in edges if edge.tag is not None}
-    return tags.union(*(edge.node.origins for edge in edges))
+    origins: set[str] = set()
+    for edge in edges:
+        origins |= edge.node.origins
+        if edge.tag is not None:
+            origins.add(f"{edge.node.id}/{edge.tag}")
+    return origins

@@ -50,6 +50,8 @@ class Node(msgspec.Struct, eq=False):
     """The tag of its side output."""
     makes_watermarks: bool = False
     needs_event_time: bool = False
+    reads_table_first: bool = False
+    """Its side 1 is a table, which is read to its end before records of side 0, if it has one."""
     silent: tuple["Edge", ...] = ()
     """Inputs whose records never lead to output at once."""
     meaning: Facts = {}

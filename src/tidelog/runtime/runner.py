@@ -54,8 +54,8 @@ class JobResult:
     """How an incarnation ended."""
 
     generation: Generation
-    restored_slot: Slot | None
-    last_slot: Slot | None
+    restored_checkpoint: Slot | None
+    last_checkpoint: Slot | None
     checkpoints: int
     already_complete: bool
     stopped: Savepoint | None = None
@@ -77,7 +77,7 @@ class JobRunner:
         config: JobConfig | None = None,
         effects: Effects | None = None,
         *,
-        restore_slot: Slot | None = None,
+        restore_checkpoint: Slot | None = None,
         restore_from: RestoreFrom | None = None,
         resources: Resources | None = None,
         workers: "Workers | None" = None,
@@ -89,7 +89,7 @@ class JobRunner:
         """
         require("job of a JobRunner", repr(job), isinstance(job, Job), "a Job")
         fits = not isinstance(store, str | os.PathLike | None)
-        require("store of a JobRunner", repr(store), fits, "what open_store(url, effects) gives")
+        require("store of a JobRunner", repr(store), fits, "what open_store(url) returns")
         fits = isinstance(config, JobConfig | None)
         require("config of a JobRunner", repr(config), fits, "a JobConfig")
         fits = isinstance(restore_from, RestoreFrom | None)
@@ -98,7 +98,7 @@ class JobRunner:
         self.store = store
         self.config = config or JobConfig()
         self.effects = effects or Effects()
-        self.restore_slot = restore_slot
+        self.restore_checkpoint = restore_checkpoint
         self.restore_from = restore_from
         self._resources = resources
         self._workers = workers
@@ -117,13 +117,12 @@ class JobRunner:
         if (directory := local_directory(store.url)) is not None:
             job.check_unread(f"store {store.url}", directory / object_names.checkpoint(Slot(0)))
         if self.config.workers > 1 and workers is None:
-            own_loop = any(node.caller for node in job.nodes)
             raise ConfigError(
                 "option workers",
                 expected="1: what a program runs itself is in its own process",
                 found=str(self.config.workers),
                 action="leave it out; several such programs share their state by open_partitions"
-                if own_loop
+                if job.has("caller")
                 else "leave it out, or let the command run the job, `tidelog run FILE.py:FUNCTION "
                 f"--workers {self.config.workers}`, where the function returns it",
             )
@@ -159,7 +158,7 @@ class JobRunner:
     async def _run_begun(self, on_started: Callable[[], None] | None) -> JobResult:
         slots = SlotLog(self.store, self.effects)
         # A job that could not resume must not fence the one that runs.
-        resumption = await choose(slots, self.store, self.restore_from, self.restore_slot)
+        resumption = await choose(slots, self.store, self.restore_from, self.restore_checkpoint)
         check_name(self.job.name, resumption)
         plan = plan_restore(self.job, resumption, self.config)
         if plan.checkpoint is not None or self.config.rocksdb.options_file is not None:
@@ -194,7 +193,7 @@ class JobRunner:
         *,
         timeout_s: float | None = None,
     ) -> Savepoint:
-        """Take a savepoint of the running job; its slot, once it is complete.
+        """Take a savepoint of the running job; its manifest, once it is complete.
 
         Raises ConfigError for a name that is not free, and SavepointFailedError when there is no
         savepoint; the job goes on either way.
@@ -233,7 +232,7 @@ class JobRunner:
                 found="one that has not started, or has ended",
                 action="ask again when it is running",
             )
-        if drain and not any(node.source for node in self.job.nodes):
+        if drain and not self.job.has("source"):
             raise SavepointFailedError(
                 f"savepoint of job {self.job.name!r} with --drain",
                 expected="a job with sources, whose data can be taken as ended",
@@ -264,7 +263,7 @@ class JobRunner:
             logger,
             generation=take_over.generation,
             job=self.job.name,
-            slot=restored.slot if restored is not None else None,
+            checkpoint=restored.slot if restored is not None else None,
         )
         self.running = True
         if on_started is not None:
@@ -275,8 +274,8 @@ class JobRunner:
         await incarnation.collector.collect(_nothing)
         return JobResult(
             generation=take_over.generation,
-            restored_slot=restored.slot if restored else None,
-            last_slot=Slot(driver.next_slot - 1) if driver.metrics.completed else None,
+            restored_checkpoint=restored.slot if restored else None,
+            last_checkpoint=Slot(driver.next_slot - 1) if driver.metrics.completed else None,
             checkpoints=driver.metrics.completed,
             already_complete=restored is not None and restored.final,
             stopped=driver.savepoints.stopped,
@@ -288,7 +287,7 @@ class JobRunner:
         """Restore, let sinks recover, and build the tasks; nothing runs yet."""
         ledger, generation = Ledger(), take_over.generation
         history = await read_history(self.store, slots, take_over, ledger)
-        resumption = confirm(plan.resumption, history, self._chosen_slot(plan.resumption))
+        resumption = confirm(plan.resumption, history)
         if resumption is not plan.resumption:
             plan = plan_restore(self.job, resumption, self.config)
         for dropped in plan.dropped:
@@ -338,11 +337,3 @@ class JobRunner:
 
     async def _supervise(self, incarnation: Incarnation) -> None:
         await incarnation.run()
-
-    def _chosen_slot(self, resumption: Resumption) -> Slot | None:
-        """The slot of the job's own store that the user chose."""
-        if self.restore_from is None:
-            return self.restore_slot
-        if resumption.checkpoint is None or self.restore_from.store is not None:
-            return None
-        return resumption.checkpoint.slot

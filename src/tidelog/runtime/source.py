@@ -83,6 +83,8 @@ class Source(ABC):
 
     skipped: int = 0
     """Records that were left out because they could not be read, since the process started."""
+    has_end: bool = False
+    """All splits have an end that comes by itself: a table that is read from it can be awaited."""
     position_format: int = 1
     """The format of the positions. Raise it when earlier releases of the source cannot read them: a
     job that would go back to such a release is refused before it changes anything."""

@@ -12,7 +12,7 @@ import msgspec
 
 from tidelog.checkpoint.finished import partially_finished
 from tidelog.checkpoint.manifest import OperatorPiece, OperatorState
-from tidelog.errors import OLDER_SLOT, CorruptObjectError, StateSchemaError
+from tidelog.errors import OLDER_CHECKPOINT, CorruptObjectError, StateSchemaError
 from tidelog.state.objects.values import ObjectEncoding
 
 OperatorStateKind = Literal["list", "union", "broadcast"]
@@ -160,5 +160,5 @@ def _restoring(what: str) -> Iterator[None]:
             f"{what} in the manifest",
             expected="elements as this state stores them",
             found=str(cause),
-            action=OLDER_SLOT,
+            action=OLDER_CHECKPOINT,
         ) from cause

@@ -11,7 +11,7 @@ from typing import Annotated, Final, TypeAlias, TypeVar
 import google_crc32c
 import msgspec
 
-from tidelog.errors import OLDER_SLOT, ConfigError, CorruptObjectError, FormatVersionError
+from tidelog.errors import OLDER_CHECKPOINT, ConfigError, CorruptObjectError, FormatVersionError
 
 FORMAT_VERSION = 1
 """The newest document format this release writes and reads."""
@@ -101,5 +101,5 @@ def _corrupt(name: str, expected: str, found: str) -> CorruptObjectError:
         f"object {name} is damaged",
         expected=expected,
         found=found,
-        action=f"{OLDER_SLOT} or bring the object back from a backup",
+        action=f"{OLDER_CHECKPOINT} or bring the object back from a backup",
     )

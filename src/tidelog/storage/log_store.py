@@ -175,7 +175,15 @@ class StoreWithLog:
             # A start of this store that came no further, or one that runs beside this one.
             named_owner = await _partner(log, LOG_OF)
             if named_owner is None or named_owner.url != self.url or await self._is_of_earlier(log):
-                raise _taken(log.url, named_owner) from None
+                raise ConfigError(
+                    f"log store {log.url}",
+                    expected="a place that no other store has its log in",
+                    found="one that was removed just now"
+                    if named_owner is None
+                    else f"the log of {named_owner.url}",
+                    action="choose another URL, or a prefix below this one; if the other store is "
+                    "gone for good, delete what is here",
+                ) from None
             owner = named_owner
         try:
             await create_once(self._main, LOG_STORE, seal_document(Partner(owner.id, log.url)))
@@ -206,13 +214,3 @@ async def _partner(store: ObjectStore, name: str) -> Partner | None:
     except ObjectNotFoundError:
         return None
     return open_document(data, f"{store.url}/{name}", Partner)
-
-
-def _taken(url: str, owner: Partner | None) -> ConfigError:
-    return ConfigError(
-        f"log store {url}",
-        expected="a place that no other store has its log in",
-        found="one that was removed just now" if owner is None else f"the log of {owner.url}",
-        action="choose another URL, or a prefix below this one; if the other store is gone for "
-        "good, delete what is here",
-    )

@@ -45,7 +45,6 @@ Url = str | os.PathLike[str]
 
 def open_store(
     url: Url,
-    effects: Effects,
     *,
     policy: RetryPolicy | None = None,
     options: Mapping[str, Any] | None = None,
@@ -54,6 +53,7 @@ def open_store(
     encryption_key: str | None = None,
     path: str | None = None,
     connections: "Connections | None" = None,
+    effects: Effects | None = None,
 ) -> ObjectStore:
     """Open the store at `url`; nothing is contacted before the first call.
 
@@ -69,6 +69,7 @@ def open_store(
     that other paths share and that stay open. Raises ConfigError for an unknown scheme, a missing
     library, a malformed URL or one with credentials in it, or a key that cannot be read.
     """
+    effects = effects or Effects()
     for location in (url, url if log_url is None else log_url):
         require(
             "store URL", repr(location), isinstance(location, str | os.PathLike), "a path or a URL"
@@ -266,7 +267,7 @@ class StoreAccess(msgspec.Struct, frozen=True):
         """The store at a URL, a new one with its log at `log_url`; raises ConfigError."""
         return open_store(
             url,
-            effects,
+            effects=effects,
             policy=policy,
             options=None if self.endpoint is None else {"endpoint_url": self.endpoint},
             log_url=log_url,

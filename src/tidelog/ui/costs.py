@@ -7,7 +7,7 @@ model's and the price books', with their own defaults, and say for how long they
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -48,7 +48,7 @@ _ENOUGH_S: Final = 60.0
 class RestorePart(msgspec.Struct, frozen=True, kw_only=True):
     """What a restore of one checkpoint reads, and what it would take."""
 
-    slot: int
+    checkpoint: int
     fetch: Fetch
     seconds: float
     """By the model of `tidelog estimate`, from a started process to running tasks."""
@@ -115,7 +115,7 @@ def restore_part(view: StoreView) -> RestorePart | None:
     fetch, settings = _fetch(view, checkpoint), Settings()
     total_s = restore_s(fetch, settings)
     return RestorePart(
-        slot=checkpoint.slot,
+        checkpoint=checkpoint.slot,
         fetch=fetch,
         seconds=total_s,
         replay_s=total_s - restore_s(replace(fetch, changes=0.0), settings),
@@ -126,11 +126,11 @@ def restore_part(view: StoreView) -> RestorePart | None:
 
 
 def _fetch(view: StoreView, checkpoint: Checkpoint) -> Fetch:
-    slots = view.slots.checkpoints
+    checkpoints = view.slots.checkpoints
     ranges = dict.fromkeys(part for _, state in checkpoint.subtasks() for part in state.ranges)
     return Fetch(
-        slots=Objects(len(slots), sum(view.slots.sizes[slot] for slot in slots)),
-        described=_objects(descriptor_sizes(*slots.values())),
+        manifests=_objects({slot: view.slots.sizes[slot] for slot in checkpoints}),
+        described=_objects(descriptor_sizes(*checkpoints.values())),
         files=_files(view, checkpoint),
         segments=Objects(
             len({part.segment for part in ranges}), sum(part.length for part in ranges)
@@ -139,7 +139,7 @@ def _fetch(view: StoreView, checkpoint: Checkpoint) -> Fetch:
     )
 
 
-def _objects(sizes: Mapping[str, int]) -> Objects:
+def _objects(sizes: Mapping[Any, int]) -> Objects:
     return Objects(len(sizes), sum(sizes.values()))
 
 

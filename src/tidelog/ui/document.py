@@ -1,9 +1,9 @@
 """The document of the page: everything that it shows, and nothing else.
 
 Invariants: its parts are those of the modules that make them, and become JSON as they are: a job's
-status and checkpoints as the job answers, slots as `tidelog checkpoints` prints them. Sizes are
-bytes, durations seconds unless a name says otherwise, moments milliseconds since the epoch; what is
-not known is null or missing, never 0.
+status and checkpoints as the job answers, those of the store as `tidelog checkpoints` prints them.
+Sizes are bytes, durations seconds unless a name says otherwise, moments milliseconds since the
+epoch; what is not known is null or missing, never 0.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ class RestoreReads(msgspec.Struct, frozen=True, kw_only=True):
     gets: int = 0
     bytes: int = 0
     read_ms: int = 0
-    """When slots were read last."""
+    """When checkpoints were read last."""
     objects_ms: int = 0
     """When all objects were listed last."""
 
@@ -75,8 +75,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints: tuple[dict[str, Any], ...] = ()
     """Those stored now, seen before, or named by the job: the fields of a `CompletedCheckpoint` as
     far as they are known, and whether it is `stored`."""
-    slots: tuple[SlotPart, ...] = ()
-    """Slots of the store, the newest first."""
+    retained: tuple[SlotPart, ...] = ()
+    """What the store holds, by number, the newest first: starts as well."""
     materialized: tuple[dict[str, Any], ...] = ()
     """Uploads of tables: the fields of a `NewTable`, and `at_ms`, when the first checkpoint that
     names it was completed."""
@@ -84,4 +84,4 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     bill: BillPart | None = None
     reads: RestoreReads
     query: QueryPart | None = None
-    """For the checkpoint of a Spark query, which has no slots and no job."""
+    """For the checkpoint of a Spark query, which has no job."""

@@ -50,14 +50,14 @@ class SeenCheckpoints:
     def add(self, points: Iterable[dict[str, Any]]) -> None:
         """Take points; one that says where its time went replaces one that does not."""
         for point in points:
-            key = point["slot"], point.get("checkpoint_id", 0)
+            key = point["checkpoint"], point.get("attempt", 0)
             if not self._points.get(key, {}).get("phases") or point.get("phases"):
                 self._points[key] = point
         for key in sorted(self._points)[: -self.limit]:
             del self._points[key]
 
     def all(self, checkpoints: Mapping[Slot, Checkpoint]) -> list[dict[str, Any]]:
-        """The points by slot; those that are stored are marked."""
+        """The points by number; those that are stored are marked."""
         keys = {(c.slot, c.checkpoint_id) for c in checkpoints.values()}
         return [{**point, "stored": key in keys} for key, point in sorted(self._points.items())]
 

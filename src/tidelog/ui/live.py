@@ -115,7 +115,7 @@ def completed_points(done: Done) -> list[dict[str, Any]]:
     return [
         {name: value for name, value in point.items() if name != "new_tables"}
         for point in completed
-        if figure(point, "slot") is not None
+        if figure(point, "checkpoint") is not None
     ]
 
 

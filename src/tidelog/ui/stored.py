@@ -145,8 +145,8 @@ def _point(view: StoreView, checkpoint: Checkpoint, previous: Checkpoint | None)
         sizes = {name: size for name, size in sizes.items() if "incremental" not in name}
     barriers = [s.barrier for _, s in checkpoint.subtasks() if s.barrier is not None]
     return {
-        "slot": checkpoint.slot,
-        "checkpoint_id": checkpoint.checkpoint_id,
+        "checkpoint": checkpoint.slot,
+        "attempt": checkpoint.checkpoint_id,
         "generation": checkpoint.author.generation,
         "created_ms": checkpoint.created_ms,
         "manifest_bytes": view.slots.sizes[checkpoint.slot],
@@ -163,7 +163,7 @@ def slot_parts(view: StoreView) -> Iterator[SlotPart]:
     checkpoints = view.slots.checkpoints
     detailed = sorted(checkpoints)[-DETAILED:]
     for verdict in reversed(verdicts_on(view.slots, view.findings)):
-        slot = verdict.slot
+        slot = verdict.checkpoint
         summary, problem = slot_summary(view.slots, slot), problem_of(view, slot)
         yield SlotPart(
             **msgspec.structs.asdict(summary),

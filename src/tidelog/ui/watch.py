@@ -138,7 +138,7 @@ class Watcher:
             checkpoints=tuple(
                 self._seen_checkpoints.all(view.slots.checkpoints if view is not None else {})
             ),
-            slots=tuple(slot_parts(view)) if view is not None else (),
+            retained=tuple(slot_parts(view)) if view is not None else (),
             materialized=tuple(self._materialized.all()),
             restore=restore_part(view) if view is not None else None,
             bill=bill_part(view, status, started_ms, now_ms) if view is not None else None,

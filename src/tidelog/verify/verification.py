@@ -8,7 +8,7 @@ was verified.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
@@ -42,8 +42,7 @@ class CheckpointReport:
     """One checkpoint; what could not be restored is not counted."""
 
     checkpoint: int
-    """Slot, or batch."""
-    checkpoint_id: int | None
+    """Its number, or batch."""
     verdict: Verdict
     partitions: int
     rows: int | None
@@ -91,7 +90,7 @@ class VerifyReport:
 async def verify(
     store: ObjectStore, engine: Engine, *, chosen: Choice = "all", progress: Progress = no_progress
 ) -> VerifyReport:
-    """Verify all checkpoints, the latest, the one in a slot (of a Spark query: a batch), or the
+    """Verify all checkpoints, the latest, the one of a number (of a Spark query: a batch), or the
     newest savepoint of a name.
 
     Raises ObjectNotFoundError for one that is not there, RestoreError when there is none at all,
@@ -119,13 +118,13 @@ async def verify(
 
 
 def _checkpoint_reports(
-    ids: Mapping[int, int | None],
+    numbers: Sequence[int],
     results: Sequence[UnitResult],
     problems: Sequence[Finding],
     present: Collection[int],
     expired: Collection[int] = (),
 ) -> tuple[CheckpointReport, ...]:
-    """The verdicts in ascending order; `ids` are the checkpoints that were verified.
+    """The verdicts in ascending order; `numbers` are the checkpoints that were verified.
 
     `present` are those that the store still has at the end, `expired` those that Spark's clean-up
     took state from.
@@ -151,13 +150,13 @@ def _checkpoint_reports(
         return "doubtful" if number in doubtful else "sound"
 
     reports = []
-    for number, checkpoint_id in sorted(ids.items()):
-        reports.append(_checkpoint_report(number, checkpoint_id, verdict(number), restored[number]))
+    for number in sorted(numbers):
+        reports.append(_checkpoint_report(number, verdict(number), restored[number]))
     return tuple(reports)
 
 
 def _checkpoint_report(
-    number: int, checkpoint_id: int | None, verdict: Verdict, parts: list[RestoredPartition]
+    number: int, verdict: Verdict, parts: list[RestoredPartition]
 ) -> CheckpointReport:
     redundancy, changes = Counter[str](), 0
     for part in parts:
@@ -166,7 +165,6 @@ def _checkpoint_report(
     total = _total(parts)
     return CheckpointReport(
         checkpoint=number,
-        checkpoint_id=checkpoint_id,
         verdict=verdict,
         partitions=len(parts),
         rows=None if total is None else total.rows,

@@ -13,8 +13,9 @@ from random import Random
 from typing import Any, ParamSpec, TypeVar
 
 from tests.simulator.machine.loop import OWNER
-from tidelog import Effects, StoreUnreachableError
-from tidelog.effects import InlineOffload, to_end
+from tidelog import StoreUnreachableError
+from tidelog.concurrency import to_end
+from tidelog.effects import Effects, InlineOffload
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -81,7 +81,7 @@ def test_errors_reach_the_user_with_the_next_action(
 ) -> None:
     for options, message in (
         ({"view": "tables"}, "option view of the tidelog data source; expected one of"),
-        ({"view": "changes", "slot": "77"}, "slot 77 of store"),
+        ({"view": "changes", "checkpoint": "77"}, "checkpoint 77 of store"),
         ({"view": "changes", "oparator": "a"}, "option oparator"),
     ):
         with pytest.raises(Exception, match=message) as raised:

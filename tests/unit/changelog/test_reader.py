@@ -98,7 +98,7 @@ def test_no_more_requests_run_at_once_than_allowed() -> None:
 def test_a_missing_segment_says_what_to_restore_instead() -> None:
     with pytest.raises(RestoreError, match="log segment a") as caught:
         read(MemoryStore(), segment("a").ranges[0])
-    assert "restore an older slot" in caught.value.action
+    assert "restore an older checkpoint" in caught.value.action
 
 
 def test_every_truncation_of_a_range_is_detected() -> None:

@@ -72,7 +72,7 @@ def test_what_a_job_leaves_behind_is_sound(settings: JobConfig) -> None:
     for deep in (False, True):
         report = asyncio.run(audit(store, deep=deep))
         assert report.problems == ()
-        restorable = [verdict.slot for verdict in report.slots if verdict.restorable]
+        restorable = [verdict.checkpoint for verdict in report.checkpoints if verdict.restorable]
         assert restorable == [7, 8, 9] and report.newest_restorable == 9
 
 
@@ -118,7 +118,7 @@ def test_an_unreadable_checkpoint_is_reported_and_the_others_checked(damage: Dam
     assert problem.unusable == (9,)
     assert problem.newer_format == (damage is of_a_newer_release)
     assert report.newest_restorable == 8
-    assert [v.kind for v in report.slots][-1] == "unreadable"
+    assert [v.kind for v in report.checkpoints][-1] == "unreadable"
 
 
 @pytest.mark.parametrize(
@@ -139,9 +139,9 @@ def test_a_manifest_under_another_slots_name_cannot_be_restored() -> None:
     report = report_of({**objects, "checkpoints/00000010.json": objects[NEWEST]})
     (problem,) = report.problems
     assert problem.check == Invariant.READABLE and problem.unusable == (10,)
-    assert problem.expected == "the manifest of slot 10"
-    assert problem.found == "that of slot 9"
-    assert report.slots[-1].restorable is False and report.newest_restorable == 9
+    assert problem.expected == "the manifest of checkpoint 10"
+    assert problem.found == "that of checkpoint 9"
+    assert report.checkpoints[-1].restorable is False and report.newest_restorable == 9
 
 
 def test_a_checkpoint_that_a_running_job_drops_meanwhile_is_no_finding() -> None:
@@ -157,7 +157,7 @@ def test_a_checkpoint_that_a_running_job_drops_meanwhile_is_no_finding() -> None
     store = Dropping(objects, object_names.checkpoint(newer[-1]), dropped)
     report = asyncio.run(audit(store, deep=True))
     assert report.problems == ()
-    assert [verdict.slot for verdict in report.slots if verdict.restorable] == newer
+    assert [verdict.checkpoint for verdict in report.checkpoints if verdict.restorable] == newer
 
 
 def test_every_kind_of_state_is_in_the_store_under_test() -> None:

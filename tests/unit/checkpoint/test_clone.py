@@ -85,11 +85,11 @@ def saved_in(store: ObjectStore, form: SavepointFormat = "native", at: float = 9
 def test_no_clone_is_made_where_another_store_has_its_log(tmp_path: Path) -> None:
     clone(
         store_of(usual()),
-        open_store(str(tmp_path / "other"), effects(), log_url=str(tmp_path / "log")),
+        open_store(str(tmp_path / "other"), effects=effects(), log_url=str(tmp_path / "log")),
     )
     before = files(tmp_path / "log")
     with pytest.raises(ConfigError, match=r"not the log of another store; .*the log of .*other"):
-        clone(store_of(usual()), open_store(str(tmp_path / "log"), effects()))
+        clone(store_of(usual()), open_store(str(tmp_path / "log"), effects=effects()))
     assert files(tmp_path / "log") == before
 
 
@@ -100,7 +100,7 @@ def test_a_clone_of_any_retained_slot_goes_on_from_it(slot: int) -> None:
     assert cloned.checkpoint.slot == slot
     assert {n for n in contents(target) if object_names.slot_of(n) is None} == objects_of(slot)
     assert problems(target) == []
-    assert finish(target).restored_slot == slot
+    assert finish(target).restored_checkpoint == slot
 
 
 @pytest.mark.parametrize("slot", SLOTS)
@@ -108,7 +108,7 @@ def test_what_a_slot_restores_is_what_had_been_counted_then(slot: int, tmp_path:
     """Positions and counts of one slot, read as rows: the counts of just what lies before them."""
     store = lay_out(tmp_path / "store", usual())
     result = tidelog(
-        "restore", store, "--slot", str(slot), "--to", tmp_path / "to", "--format", "jsonl"
+        "restore", store, "--checkpoint", str(slot), "--to", tmp_path / "to", "--format", "jsonl"
     )
     assert result.exit_code == 0, result.output
     counts, positions = rows_of(tmp_path / "to")
@@ -158,7 +158,9 @@ class TestOnOneDisk:
             assert (tmp_path / "clone" / name).samefile(origin / name)
 
     def test_a_clone_has_its_log_in_another_store(self, origin: Path, tmp_path: Path) -> None:
-        target = open_store(str(tmp_path / "clone"), effects(), log_url=str(tmp_path / "log"))
+        target = open_store(
+            str(tmp_path / "clone"), effects=effects(), log_url=str(tmp_path / "log")
+        )
         cloned = clone(local(origin), target)
         segments = {n for n in objects_of(SLOTS[-1]) if n.startswith(object_names.SEGMENTS)}
         assert segments and all((tmp_path / "log" / name).is_file() for name in segments)
@@ -305,7 +307,7 @@ def test_a_savepoint_is_cloned_by_its_name(form: SavepointFormat) -> None:
     assert isinstance(cloned.checkpoint, Savepoint) == (form == "canonical")
     assert problems(target) == []
     result = run(word_count(TEXT, sink), target, config(retain=1), seed=2)
-    assert result.restored_slot == cloned.checkpoint.slot
+    assert result.restored_checkpoint == cloned.checkpoint.slot
     assert sorted(sink.records) == sorted(Counter(TEXT.records).items())
     kept = checkpoints(contents(target))
     assert (cloned.checkpoint.slot in kept) == (form == "canonical")
@@ -319,16 +321,16 @@ def test_commands_that_read_a_checkpoint_take_the_name_of_a_savepoint(tmp_path: 
         to = tmp_path / named
         commands = [
             ("checkpoints", "show", store, named),
-            ("restore", store, "--slot", named, "--to", to, "--format", "jsonl"),
-            ("verify", store, "--slot", named, "--engine", "local"),
-            ("log", store, "--slot", named, "--limit", "1"),
+            ("restore", store, "--checkpoint", named, "--to", to, "--format", "jsonl"),
+            ("verify", store, "--checkpoint", named, "--engine", "local"),
+            ("log", store, "--checkpoint", named, "--limit", "1"),
         ]
         for command in commands:
             shown = tidelog(*command)
             assert shown.exit_code == 0, shown.output
     assert rows_of(tmp_path / "before-it") == rows_of(tmp_path / str(slot))
     assert sum(rows_of(tmp_path / str(slot))[0].values()) < len(TEXT.records)
-    unknown = tidelog("restore", store, "--slot", "after-it", "--to", tmp_path / "none")
+    unknown = tidelog("restore", store, "--checkpoint", "after-it", "--to", tmp_path / "none")
     assert unknown.exit_code == 1 and "one of before-it" in unknown.stderr
 
 

@@ -303,4 +303,4 @@ def test_another_file_of_the_same_length_and_crc_is_refused() -> None:
     assert len(file) == len(other)
     assert checksum(file) == checksum(other)
     with pytest.raises(CorruptObjectError, match="content whose hash"):
-        stored(file).check(other, "restore an older slot")
+        stored(file).check(other, "restore an older checkpoint")

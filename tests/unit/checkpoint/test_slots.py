@@ -143,7 +143,7 @@ async def test_a_slot_with_the_manifest_of_another_is_an_error(store: SteerableS
     await writer.append(2)
     older = await store.get(object_names.checkpoint(writer.written[0]))
     await store.put(object_names.checkpoint(writer.written[1]), older)
-    with pytest.raises(CorruptObjectError, match="of slot 2; found that of slot 1"):
+    with pytest.raises(CorruptObjectError, match="of checkpoint 2; found that of checkpoint 1"):
         await writer.log.read(writer.written[1])
 
 

@@ -73,10 +73,10 @@ def test_a_database_holds_the_rows_that_are_decoded(table: str, tmp_path: Path) 
 
 def test_an_older_slot_and_one_operator_can_be_chosen(store: Path, tmp_path: Path) -> None:
     to = tmp_path / "to"
-    options = ["--slot", "7", "--operator", "source", "--format", "jsonl", "--json"]
+    options = ["--checkpoint", "7", "--operator", "source", "--format", "jsonl", "--json"]
     result = tidelog("restore", store, "--to", to, *options)
     document = json.loads(result.stdout)
-    assert (document["slot"], document["format"], document["to"]) == (7, "jsonl", str(to))
+    assert (document["checkpoint"], document["format"], document["to"]) == (7, "jsonl", str(to))
     source = checkpoint_in(filled(), 7).operators[0]
     assert document["subtasks"] == [
         {
@@ -117,7 +117,7 @@ def test_damage_is_named_and_leaves_nothing_behind(
     for target in (tmp_path / "new", tmp_path / "empty"):
         result = tidelog("restore", store, "--to", target, "--format", output_format)
         assert result.exit_code == 1
-        assert name in result.stderr and "restore an older slot" in result.stderr
+        assert name in result.stderr and "restore an older checkpoint" in result.stderr
     assert not (tmp_path / "new").exists()
     assert files(tmp_path / "empty") == {} and (tmp_path / "empty").is_dir()
     assert files(store) == objects
@@ -137,14 +137,14 @@ def test_list_shows_the_newest_start_and_every_checkpoint_in_order(store: Path) 
 def test_list_as_json_counts_bytes(store: Path) -> None:
     document = json.loads(tidelog("checkpoints", "list", store, "--json").stdout)
     assert document["url"] == store.as_uri()
-    newest = document["slots"][-1]
+    newest = document["checkpoints"][-1]
     checkpoint = checkpoint_in(filled(), 9)
     states = [state for _, state in checkpoint.subtasks()]
     assert newest == {
-        "slot": 9,
+        "checkpoint": 9,
         "kind": "checkpoint",
         "generation": 4,
-        "checkpoint_id": checkpoint.checkpoint_id,
+        "attempt": checkpoint.checkpoint_id,
         "created_ms": checkpoint.created_ms,
         "job": "every-kind",
         "manifest_bytes": len(filled()["checkpoints/00000009.json"]),
@@ -161,7 +161,7 @@ def test_list_as_json_counts_bytes(store: Path) -> None:
         "error": None,
     }
     assert newest["log_bytes"] > 0 and newest["materialized_bytes"] > 0
-    start = document["slots"][0]
+    start = document["checkpoints"][0]
     assert (start["kind"], start["log_bytes"], start["final"]) == ("start", None, None)
 
 
@@ -169,19 +169,19 @@ def test_list_goes_on_behind_a_damaged_slot(tmp_path: Path) -> None:
     lay_out(tmp_path, damaged(filled(), "checkpoints/00000008.json", flipped))
     result = tidelog("checkpoints", "list", tmp_path, "--json")
     assert result.exit_code == 1
-    kinds = [(row["slot"], row["kind"]) for row in json.loads(result.stdout)["slots"]]
+    kinds = [(row["checkpoint"], row["kind"]) for row in json.loads(result.stdout)["checkpoints"]]
     assert kinds[1:] == [(7, "checkpoint"), (8, "unreadable"), (9, "checkpoint")]
-    error = json.loads(result.stdout)["slots"][2]["error"]
+    error = json.loads(result.stdout)["checkpoints"][2]["error"]
     assert "checkpoints/00000008.json" in error["what"] and error["action"]
 
 
 def test_show_says_what_a_restore_would_replay_by_operator_and_subtask(store: Path) -> None:
     shown = tidelog("checkpoints", "show", store).stdout
-    assert "slot 9: checkpoint" in shown and "final" in shown
+    assert "checkpoint 9 of job" in shown and "final" in shown
     assert "state 5 letters: map (letter string; times int, share double)" in shown
     assert "operator source, 16 key groups" in shown
     document = json.loads(tidelog("checkpoints", "show", store, "8", "--json").stdout)
-    assert document["slot"] == 8
+    assert document["checkpoint"] == 8
     entry = checkpoint_in(filled(), 8)
     for operator, wanted in zip(document["operators"], entry.operators, strict=True):
         assert operator["id"] == wanted.id
@@ -197,4 +197,6 @@ def test_a_slot_that_is_not_there_is_an_error(store: Path, tmp_path: Path) -> No
     result = tidelog("clone", f"{store}@6", tmp_path / "clone", "--json")
     assert result.exit_code == 1
     error = json.loads(result.stderr or result.stdout)["error"]
-    assert error["what"].startswith("slot 6 of store") and error["expected"].endswith("7 to 9")
+    assert error["what"].startswith("checkpoint 6 of store") and error["expected"].endswith(
+        "7 to 9"
+    )

@@ -62,9 +62,9 @@ def test_every_command_explains_itself(command: str) -> None:
         assert option in help_.stdout
 
 
-RESTORE = ("restore", "x", "--to", "y", "--slot")
+RESTORE = ("restore", "x", "--to", "y", "--checkpoint")
 WRONG = [("nonsense",), ("inspect",), ("log", "x", "--limit", "0"), ("ui", "x", "--port", "65536")]
-WRONG += [(*RESTORE, slot) for slot in ("", "a slot", "7/8")]
+WRONG += [(*RESTORE, slot) for slot in ("", "a checkpoint", "7/8")]
 
 
 @pytest.mark.parametrize("arguments", WRONG, ids=" ".join)
@@ -133,10 +133,10 @@ USER_FIELDS = {"letter", "times", "share", "count", "at", "length", "word"}
         ("checkpoints list", []),
         ("checkpoints show", ["7"]),
         ("inspect", ["--deep"]),
-        ("log", ["--slot", "7"]),
+        ("log", ["--checkpoint", "7"]),
         ("gc", []),
         ("store check", []),
-        ("restore", ["--slot", "7", "--to", "to"]),
+        ("restore", ["--checkpoint", "7", "--to", "to"]),
     ],
 )
 def test_every_field_is_documented(

@@ -29,7 +29,7 @@ def test_a_damaged_manifest_costs_its_own_checkpoint(damage: Damage, tmp_path: P
     document = json.loads(tidelog("inspect", tmp_path, "--json").stdout)
     assert document["newest_restorable"] == 8
     (problem,) = document["problems"]
-    assert problem["slots"] == [9] and "restore slot 8" in problem["action"]
+    assert problem["checkpoints"] == [9] and "restore checkpoint 8" in problem["action"]
 
 
 def test_without_any_usable_checkpoint_only_a_backup_helps(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def key(tmp_path: Path) -> str:
 
 @pytest.fixture
 def store(tmp_path: Path, key: str) -> Path:
-    with_objects(open_store(str(tmp_path / "store"), EFFECTS, encryption_key=key), filled())
+    with_objects(open_store(str(tmp_path / "store"), effects=EFFECTS, encryption_key=key), filled())
     return tmp_path / "store"
 
 

@@ -38,7 +38,7 @@ def lines(store: Path, *options: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("slot", [7, 8, 9])
 def test_changes_are_exactly_those_after_the_materialization(slot: int, store: Path) -> None:
-    found = lines(store, "--slot", str(slot))
+    found = lines(store, "--checkpoint", str(slot))
     for operator, state in checkpoint_in(filled(), slot).subtasks():
         where = operator.id, state.index
         of_subtask = [n["seqno"] for n in found if (n["operator"], n["subtask"]) == where]
@@ -48,7 +48,7 @@ def test_changes_are_exactly_those_after_the_materialization(slot: int, store: P
 def test_a_change_is_decoded_and_options_narrow_the_output(store: Path) -> None:
     found = lines(store, "--operator", "process")
     change = next(line for line in found if line["state"] == "count")
-    assert change["op"] == "put" and change["kind"] == "value" and change["slot"] == 9
+    assert change["op"] == "put" and change["kind"] == "value" and change["checkpoint"] == 9
     assert set(change["value"]) == {"count"} and change["encoding"] == "decoded"
     found = lines(store, "--operator", "process", "--subtask", "1", "--limit", "3")
     assert [(line["operator"], line["subtask"]) for line in found] == [("process", 1)] * 3
@@ -136,5 +136,5 @@ def test_a_damaged_segment_is_named(damage: Damage, tmp_path: Path) -> None:
     store = lay_out(tmp_path, objects)
     result = tidelog("log", store)
     assert result.exit_code == 1
-    assert name in result.stderr and "Next: restore an older slot" in result.stderr
+    assert name in result.stderr and "Next: restore an older checkpoint" in result.stderr
     assert files(store) == objects

@@ -1,6 +1,7 @@
 """`tidelog config`, and `tidelog run` with options from files, environment and command line."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,7 @@ def test_check_lists_everything_that_is_wrong(file: Path) -> None:
 
 
 def test_run_has_a_flag_for_every_option() -> None:
-    help_ = tidelog("run", "--help").stdout
+    help_ = tidelog("run", "--help-all").stdout
     assert [name for name, each in OPTIONS.items() if flag(each) not in help_] == []
     assert "Job: upload:" in help_
 
@@ -80,3 +81,11 @@ def test_run_refuses_a_wrong_file_before_it_starts(text: Path, tmp_path: Path) -
     assert refused.exit_code == 2
     assert "did you mean materialize?" in refused.output
     assert not (tmp_path / "store").exists()
+
+
+def test_the_help_of_a_run_lists_what_most_runs_need_and_where_the_rest_is() -> None:
+    short, whole = tidelog("run", "--help").stdout, tidelog("run", "--help-all").stdout
+    assert "--checkpoint-interval" in short and "--rocksdb" not in short
+    listed = [set(re.findall(r"^  (--[a-z-]+)", text, re.MULTILINE)) for text in (short, whole)]
+    assert listed[0] < listed[1] and len(listed[0]) < 20
+    assert re.search(r"^\d\d more options: tidelog run --help-all", short, re.MULTILINE)

@@ -31,7 +31,9 @@ RESTORING = JobStatus(
 RUNNING = JobStatus(
     *("words", "running", 100.0, Generation(7)),
     operators=(OperatorStatus("source", True, 1, 1000, 900, 0.5, 0),),
-    checkpoints=CheckpointsStatus(completed=3, last_duration_s=0.02, p99_s=1.5, last_slot=Slot(9)),
+    checkpoints=CheckpointsStatus(
+        completed=3, last_duration_s=0.02, p99_s=1.5, last_checkpoint=Slot(9)
+    ),
 )
 ERROR = UserFunctionError("parse", found="ValueError: no", action="fix it")
 
@@ -45,7 +47,21 @@ def test_a_long_restore_shows_how_much_is_left() -> None:
     reporter = PlainLines(5.0, lambda line, _: lines.append(line))
     for seconds in (0, 6):
         reporter.observe(at(RESTORING, seconds), ReadSpeed(10.0, 20.0))
-    assert lines[1].startswith("words: restored 25% of slot 5, 3.0 s left; read 1.0 KiB of 4.0 KiB")
+    assert lines[1].startswith(
+        "words: restored 25% of checkpoint 5, 3.0 s left; read 1.0 KiB of 4.0 KiB"
+    )
+
+
+def test_a_plain_line_is_short_and_says_what_is_wrong() -> None:
+    lines: list[str] = []
+    reporter = PlainLines(5.0, lambda line, _: lines.append(line))
+    reporter.observe(RUNNING, ReadSpeed())
+    reporter.observe(at(RUNNING, 200.0), ReadSpeed(10.0, 20.0))
+    failed = replace(RUNNING.checkpoints, failed=2, last_failure="the disk is full")
+    reporter.observe(at(replace(RUNNING, checkpoints=failed), 300.0), ReadSpeed(0.0, 20.0))
+    start = "words: records 1,000, {}/s; state 0 B; last checkpoint 20 ms"
+    assert lines[1] == start.format(10)
+    assert lines[2] == f"{start.format(0)}, 2 failed; last failure the disk is full"
 
 
 def test_in_json_every_line_on_standard_error_is_a_document_also_the_reason_of_the_end(
@@ -81,7 +97,11 @@ def test_json_has_one_line_per_look_and_a_result(capsys: pytest.CaptureFixture[s
     assert restoring["restore"]["eta_s"] == 3.0
     assert (running["records_per_s"], running["mean_records_per_s"]) == (10.0, 20.0)
     assert (running["records_read"], result["records_read"]) == (1000, 1000)
-    assert (result["outcome"], result["exit_code"], result["restored_slot"]) == ("failed", 1, 5)
+    assert (result["outcome"], result["exit_code"], result["restored_checkpoint"]) == (
+        "failed",
+        1,
+        5,
+    )
     assert result["error"]["what"] == "parse"
 
 
@@ -94,7 +114,7 @@ def test_the_latency_of_records_and_the_longest_standstill_are_shown_by_the_slow
         for p50, p99 in ((0.012, 0.5), (0.02, 1.5), (0.03, 0.7))
     ]
     status = replace(RUNNING, operators=(replace(ends[0], longest_standstill_s=2.125), *ends[1:]))
-    reporter = PlainLines(5.0, lambda line, _: lines.append(line))
+    reporter = PlainLines(5.0, lambda line, _: lines.append(line), verbose=True)
     reporter.observe(RUNNING, ReadSpeed())
     reporter.observe(at(status, 200.0), ReadSpeed())
     reporter.observe(at(RUNNING, 300.0), ReadSpeed())
@@ -102,8 +122,8 @@ def test_the_latency_of_records_and_the_longest_standstill_are_shown_by_the_slow
     assert "; latency longest standstill 0 ms; " in lines[-1]
     for each in (status, RUNNING):
         reporter.end(Ending("finished", 0, each, None, 2.0))
-    assert lines[-2].endswith(", the last in slot 9, longest standstill 2.1 s")
-    assert lines[-1].endswith(", the last in slot 9")
+    assert lines[-2].endswith(", the last is 9, longest standstill 2.1 s")
+    assert lines[-1].endswith(", the last is 9")
     JsonReports().observe(status, ReadSpeed())
     first, second, _ = json.loads(capsys.readouterr().out)["operators"]
     assert (first["longest_standstill_s"], first["long_standstills"]) == (2.125, 0)
@@ -145,7 +165,7 @@ def test_names_in_the_panel_are_no_markup() -> None:
     assert "state 'hits[today][/b]' of operator 'count'" in console.export_text()
 
 
-def test_speed_is_measured_between_looks_and_since_the_first() -> None:
+def test_speed_is_that_of_the_last_seconds_also_where_figures_come_late() -> None:
     def look(seconds: float, records: int) -> JobStatus:
         source = OperatorStatus("source", True, 1, records, 0, 0.0, 0)
         return replace(RUNNING, at_s=seconds, operators=(source,))
@@ -153,8 +173,10 @@ def test_speed_is_measured_between_looks_and_since_the_first() -> None:
     speedometer = Speedometer()
     assert speedometer.read(at(RESTORING, 1)) == ReadSpeed()
     assert speedometer.read(look(10, 0)) == ReadSpeed()
-    assert speedometer.read(look(12, 100)) == ReadSpeed(50, 50)
-    assert speedometer.read(look(14, 400)) == ReadSpeed(150, 100)
+    assert speedometer.read(look(14, 100)) == ReadSpeed(25, 25)
+    assert speedometer.read(look(18, 400)) == ReadSpeed(75, 50)
+    # A worker has sent nothing new since.
+    assert speedometer.read(look(19, 400)).now == 60
 
 
 def documents(lines: str) -> list[dict[str, Any]]:

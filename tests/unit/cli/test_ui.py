@@ -17,7 +17,8 @@ import pytest
 from tests.support.cli import files, section, tidelog, undocumented
 from tests.support.jobs import filled
 from tests.support.running import running_job
-from tidelog import Effects, open_store
+from tidelog import open_store
+from tidelog.effects import Effects
 from tidelog.runtime.control.protocol import DIRECTORY_VARIABLE
 
 
@@ -94,7 +95,7 @@ def test_a_report_has_the_rates_of_a_running_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     effects, target = Effects(), tmp_path / "page.html"
-    store = open_store(str(tmp_path / "store"), effects)
+    store = open_store(str(tmp_path / "store"), effects=effects)
     with tempfile.TemporaryDirectory(prefix="tlc") as sockets:
         monkeypatch.setenv(DIRECTORY_VARIABLE, sockets)
         with running_job(store, tmp_path / "work"):

@@ -18,7 +18,6 @@ from tests.support.postgres import query
 from tests.support.silent import Between, between
 from tests.unit.connectors.sinks.job import context, copying, pre_committed
 from tidelog import (
-    Effects,
     IcebergSink,
     JobRunner,
     KafkaSink,
@@ -29,6 +28,7 @@ from tidelog import (
     StoreUnreachableError,
 )
 from tidelog.connectors import outside
+from tidelog.effects import Effects
 from tidelog.ids import CheckpointId
 from tidelog.storage.memory import MemoryStore
 

@@ -10,7 +10,6 @@ import tidelog
 from tests.unit.library.conftest import STATES, opened
 from tidelog import (
     ConfigError,
-    Effects,
     ForeachSink,
     IterableSource,
     Job,
@@ -29,7 +28,7 @@ def job() -> Job:
 
 
 def runner(url: str, *arguments: Any, **named: Any) -> JobRunner:
-    return JobRunner(job(), open_store(url, Effects()), *arguments, **named)
+    return JobRunner(job(), open_store(url), *arguments, **named)
 
 
 TWO_WORKERS = JobConfig(workers=2)
@@ -50,7 +49,7 @@ WRONG: list[tuple[str, Callable[[Any], object]]] = [
     ("savepoint name 5", lambda url: opened(url).savepoint(5)),
     ("name of a job; .*found 5", lambda _: Job(5)),
     ("the source 'source'; .*found 'texts'", lambda _: Job("a").source("texts")),
-    ("job of a JobRunner; .*function", lambda url: JobRunner(job, open_store(url, Effects()))),
+    ("job of a JobRunner; .*function", lambda url: JobRunner(job, open_store(url))),
     ("store of a JobRunner; .*open_store", lambda url: JobRunner(job(), url)),
     ("config of a JobRunner", lambda url: runner(url, {"retain": 3})),
     ("workers; .*tidelog run FILE.py:FUNCTION --workers 2", lambda url: runner(url, TWO_WORKERS)),

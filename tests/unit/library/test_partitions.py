@@ -170,7 +170,7 @@ def in_steps_of_both(one: Database, two: Database) -> None:
     threads += [threading.Thread(target=each.checkpoint) for each in (one, two)]
     for thread in threads[2:]:
         thread.start()
-    while any(each._job.program.steps._steps_ended is None for each in (one, two)):
+    while any(each._job.program.steps._on_last_step_end is None for each in (one, two)):
         pass
     go_on.set()
     for thread in threads:

@@ -14,7 +14,6 @@ from tests.support.cli import tidelog as command
 from tests.unit.library.conftest import NEVER, STATES, opened
 from tidelog import (
     CheckpointConfig,
-    Effects,
     ForeachSink,
     IterableSource,
     Job,
@@ -32,7 +31,7 @@ from tidelog.storage.local import LocalStore
 
 
 def objects(url: str) -> dict[str, bytes]:
-    return dict(jobs.contents(open_store(url, Effects())))
+    return dict(jobs.contents(open_store(url)))
 
 
 def write(url: str, total: int) -> None:
@@ -186,7 +185,7 @@ def test_an_encrypted_store_with_its_log_elsewhere_is_opened_alike(
 def test_states_of_a_job_are_read_by_their_names(url: str) -> None:
     """A view shows the keys of all subtasks; a value of several columns is a tuple."""
     # Virtual time goes on while a thread writes: the store does so inline.
-    store = open_store(url, jobs.virtual_effects())
+    store = open_store(url, effects=jobs.virtual_effects())
     jobs.run_until_break(store, jobs.every_kind(breaks_at=200))
     with tidelog.open(url, checkpoint="latest") as view:
         assert view.position is None
@@ -220,7 +219,7 @@ def test_states_and_columns_of_a_job_may_have_names_that_are_no_attributes(url: 
     job = Job("quoting")
     keyed = job.source(IterableSource(["a", "a"])).key_by(str)
     keyed.transform_with_state(Quoting).sink(ForeachSink(lambda _: None))
-    jobs.run(open_store(url, Effects()), job)
+    jobs.run(open_store(url), job)
     with tidelog.open(url, checkpoint="latest") as view:
         assert view.key("a").sizes.items() == [("x", (2, 2))]
         assert view.key("a").good.get() == 1
@@ -241,7 +240,7 @@ def test_declared_states_are_checked_and_needed_by_nobody(url: str) -> None:
 
 
 def test_the_values_of_an_aggregate_are_read(url: str) -> None:
-    jobs.run_until_break(open_store(url, Effects()), jobs.word_count(breaks_at=200))
+    jobs.run_until_break(open_store(url), jobs.word_count(breaks_at=200))
     with tidelog.open(url, checkpoint="latest", operator="count") as view:
         found = dict(view.scan("aggregate"))
         assert found.keys() == set(jobs.WORDS[:40])

@@ -21,7 +21,6 @@ from tests.unit.verify.stores import CountingStore
 from tidelog import (
     Checkpoint,
     CheckpointConfig,
-    Effects,
     ForeachSink,
     Job,
     JobConfig,
@@ -37,6 +36,7 @@ from tidelog import (
 from tidelog.catalog.inventory import read_slots
 from tidelog.changelog.block import Block
 from tidelog.changelog.change import ChangeBatch
+from tidelog.effects import Effects
 from tidelog.runtime.status.checkpoints import RestoreStatus
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore

@@ -205,7 +205,7 @@ def test_a_job_goes_on_while_its_snapshot_is_uploaded_which_stays_what_it_was() 
     # Offsets and counts of that checkpoint belong together: resuming from it counts all once.
     resumed = Outside()
     job = word_count(source, resumed)
-    asyncio.run(JobRunner(job, inner, config(), effects(2), restore_slot=slot).run())
+    asyncio.run(JobRunner(job, inner, config(), effects(2), restore_checkpoint=slot).run())
     assert sorted(resumed.records) == sorted(Counter(source.records).items())
 
 

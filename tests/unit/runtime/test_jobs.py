@@ -95,7 +95,7 @@ def test_a_completed_job_started_again_does_nothing() -> None:
     records = sorted(sink.records)
     again = run(word_count(source, sink), objects)
     assert not first.already_complete and again.already_complete
-    assert again.restored_slot == first.last_slot
+    assert again.restored_checkpoint == first.last_checkpoint
     assert sorted(sink.records) == records
 
 

@@ -30,8 +30,8 @@ def test_a_start_and_its_checkpoints_are_logged(logged: Logged) -> None:
     [started] = logged("generation_started")
     [restored] = logged("job_restored")
     assert started == {"job": "word-count", "generation": 0}
-    assert restored == {"job": "word-count", "generation": 0, "slot": None}
-    slots = [fields["slot"] for fields in logged("checkpoint_completed")]
+    assert restored == {"job": "word-count", "generation": 0, "checkpoint": None}
+    slots = [fields["checkpoint"] for fields in logged("checkpoint_completed")]
     assert slots and slots == sorted(slots)
 
 
@@ -40,7 +40,14 @@ def test_a_start_and_its_checkpoints_are_logged(logged: Logged) -> None:
     [
         ("put", object_names.SEGMENTS, 1, "segment_not_uploaded", "error", "injected failure"),
         ("put", object_names.MATERIALIZATIONS, 1, "materialization_failed", "error", "injected"),
-        ("delete", object_names.CHECKPOINTS, 1, "slot_not_deleted", "error", "injected failure"),
+        (
+            "delete",
+            object_names.CHECKPOINTS,
+            1,
+            "checkpoint_not_deleted",
+            "error",
+            "injected failure",
+        ),
         ("create", object_names.CHECKPOINTS, 3, "checkpoint_aborted", "reason", "injected"),
     ],
     ids=lambda value: value if str(value).count("_") else "",
@@ -77,7 +84,7 @@ def test_a_snapshot_that_fails_by_a_defect_is_logged_with_its_traceback(
     [failed] = logged("snapshot_defect")
     assert "a defect" in str(failed["error"]) and "ZeroDivisionError" in caplog.text
     [aborted] = logged("checkpoint_aborted")
-    assert aborted["checkpoint"] == failed["checkpoint"]
+    assert aborted["attempt"] == failed["attempt"]
     assert str(failed["task"]) in aborted["reason"]
 
 
@@ -87,4 +94,4 @@ def test_a_slot_that_cannot_be_read_is_logged_and_the_start_goes_on(logged: Logg
     oldest = min(checkpoint.slot for checkpoint in checkpoints(store))
     store._objects[object_names.checkpoint(oldest)] = b"{}"
     run(word_count(SOURCE, sink), store, config(retain=3))
-    assert {fields["slot"] for fields in logged("slot_unreadable")} == {oldest}
+    assert {fields["checkpoint"] for fields in logged("checkpoint_unreadable")} == {oldest}

@@ -15,7 +15,6 @@ import pytest
 from tests.support.depth import more_in_depth, only_in_depth
 from tidelog import (
     CheckpointConfig,
-    Effects,
     ForeachSink,
     IterableSource,
     Job,
@@ -30,6 +29,7 @@ from tidelog import (
     open_store,
     status_of,
 )
+from tidelog.effects import Effects
 from tidelog.runtime.memory import LEAST_MEMORY
 from tidelog.runtime.status.status import MemoryStatus
 
@@ -44,7 +44,7 @@ def run(job: Job, directory: Path, config: JobConfig) -> list[MemoryStatus]:
 
     async def main() -> None:
         effects = Effects()
-        store = open_store(str(directory / "store"), effects)
+        store = open_store(str(directory / "store"), effects=effects)
         runner = JobRunner(job, store, config, effects)
         running = asyncio.ensure_future(runner.run())
         while not running.done():

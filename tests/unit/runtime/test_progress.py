@@ -18,7 +18,6 @@ from tests.support.stopwatch import Stopwatch, run_watched
 from tests.support.workers import runner_of, with_workers
 from tidelog import (
     CheckpointConfig,
-    Effects,
     ForeachSink,
     Job,
     JobRunner,
@@ -29,6 +28,7 @@ from tidelog import (
     status_of,
 )
 from tidelog.connectors.program.sinks import CallbackWriter
+from tidelog.effects import Effects
 from tidelog.runtime.status.distribution import Distribution
 from tidelog.runtime.status.status import OperatorStatus
 from tidelog.storage.memory import MemoryStore

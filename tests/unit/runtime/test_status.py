@@ -14,7 +14,6 @@ from tests.support.pipelines import Outside, running
 from tests.support.pressure import checkpoints, keyed_job, numbered, overtaken, pressed
 from tidelog import (
     CheckpointConfig,
-    Effects,
     ForeachSink,
     Job,
     JobConfig,
@@ -22,6 +21,7 @@ from tidelog import (
     MaterializeConfig,
     RateSource,
 )
+from tidelog.effects import Effects
 from tidelog.runtime.status.distribution import distribution
 from tidelog.runtime.status.observe import status_of
 from tidelog.runtime.status.status import JobStatus, OperatorStatus
@@ -71,7 +71,7 @@ def test_after_the_end_every_record_is_accounted_for(tmp_path: Path, changelog: 
     assert status.records_read == source.records_out == count.records_in == RECORDS
     assert count.records_out == KEYS
     assert status.checkpoints.completed == len(runner.incarnation.driver.metrics.durations_s) > 0
-    assert status.checkpoints.last_slot == runner.incarnation.driver.next_slot - 1
+    assert status.checkpoints.last_checkpoint == runner.incarnation.driver.next_slot - 1
     # Neither positions of the source nor how far the end has come are updates of a state.
     assert status.state.updates == RECORDS
     assert status.state.updates >= status.state.changes >= KEYS
@@ -106,16 +106,16 @@ def test_a_job_remembers_the_checkpoints_that_it_wrote() -> None:
     objects = contents(store)
     assert len(recent) > 3
     for each in recent:
-        entry = checkpoint_in(objects, each.slot)
-        assert (each.checkpoint_id, each.created_ms) == (entry.checkpoint_id, entry.created_ms)
+        entry = checkpoint_in(objects, each.checkpoint)
+        assert (each.attempt, each.created_ms) == (entry.checkpoint_id, entry.created_ms)
         assert each.generation == entry.author.generation
-        assert each.manifest_bytes == len(objects[f"checkpoints/{each.slot:08}.json"])
+        assert each.manifest_bytes == len(objects[f"checkpoints/{each.checkpoint:08}.json"])
         assert each.sizes.log_full_bytes >= each.sizes.log_incremental_bytes
     uploads = [new for each in recent for new in each.new_tables]
     named = {
         (operator.id, state.index, state.upto)
         for each in recent
-        for operator, state in checkpoint_in(objects, each.slot).subtasks()
+        for operator, state in checkpoint_in(objects, each.checkpoint).subtasks()
         if state.materialization is not None
     }
     assert {(new.operator, new.subtask, new.upto) for new in uploads} == named
@@ -154,7 +154,7 @@ def test_a_restart_compares_its_checkpoints_to_the_one_it_resumed_from(tmp_path:
     restore = second.restore
     assert restore.seconds is not None and restore.fraction == 1.0
     assert restore.changes == restore.total_changes > 0
-    assert restore.slot >= first.checkpoints.last_slot
+    assert restore.checkpoint >= first.checkpoints.last_checkpoint
     sizes = second.checkpoints.sizes
     assert 0 < sizes.log_incremental_bytes <= sizes.log_full_bytes
     assert sizes.materialized_full_bytes == sizes.materialized_incremental_bytes == 0
@@ -227,7 +227,7 @@ def test_the_last_checkpoint_is_described_as_it_is_stored(
     seen = [s.checkpoints for s in statuses if s.checkpoints.contents is not None]
     assert sum(each.contents.in_flight_buffers > 0 for each in seen) >= 2
     for each in seen:
-        contents, checkpoint = each.contents, stored[each.last_slot]
+        contents, checkpoint = each.contents, stored[each.last_checkpoint]
         states = [state for _, state in checkpoint.subtasks()]
         facts = [state.barrier for state in states if state.barrier is not None]
         assert contents.in_flight_buffers == overtaken(checkpoint)

@@ -39,6 +39,48 @@ def test_equality_and_hash_are_those_of_the_values() -> None:
     assert Row(a=1) < Row(a=2)
 
 
+def test_fields_may_be_called_like_methods_of_tuples() -> None:
+    assert (Row(count=3, index=7).count, Row(count=3, index=7).index) == (3, 7)
+    assert (Row(n=3, m=3).count(3), Row(1, 2).index(2), Row(index=5).count(5)) == (2, 1, 1)
+    assert Order(count=3).count == 3 and Order(n=3).count(3) == 1
+
+
+def test_a_field_that_is_absent_has_a_default() -> None:
+    row = Row(word="tide", count=None)
+    assert [row.get("word"), row.get("count", 5), row.get("n"), row.get("n", 5)] == [
+        *("tide", None),
+        *(None, 5),
+    ]
+    assert Row(1, 2).get("n", 0) == 0
+
+
+def test_a_row_with_other_values_is_another_row() -> None:
+    row = Row.of(("word", "a b", "self"), ("tide", 1, 2))
+    changed = row.replace(word="ebb", **{"a b": 5})
+    assert changed == ("ebb", 5, 2) and type(changed) is type(row)
+    assert changed._fields == row._fields and row == ("tide", 1, 2)
+    assert row.replace() == row and row.replace(self=3)["self"] == 3
+    order = Order(amount=2).replace(amount=3)
+    assert type(order) is Order and order.doubled() == 6
+    assert dict(row.asDict(), word="x") == {"word": "x", "a b": 1, "self": 2}
+
+
+def test_errors_name_the_fields_and_say_the_way_out() -> None:
+    row = Row(word="tide", n=1)
+    with pytest.raises(KeyError, match=r"no field 'm', only \('word', 'n'\); row.get\('m'\)"):
+        row["m"]
+    with pytest.raises(AttributeError, match=r"no field 'm', only \('word', 'n'\); row.get"):
+        _ = row.m
+    with pytest.raises(KeyError, match=r"no field 'm', only .* Row\(\*\*row.asDict\(\), m=...\)"):
+        row.replace(m=1)
+    with pytest.raises(TypeError, match=r"never changed; row.replace\(n=...\)"):
+        row.n = 5
+    with pytest.raises(KeyError, match=r"values without names: row\[0\]"):
+        Row(1, 2)["n"]
+    with pytest.raises(TypeError, match=r"without names is no dict; list\(row\)"):
+        Row(1, 2).asDict()
+
+
 def test_a_row_of_names_makes_rows() -> None:
     Word = Row("word", "count")
     assert Word("tide", 3) == Row(word="tide", count=3)
@@ -72,7 +114,8 @@ def odd(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Row:
 def test_names_that_are_no_attributes_are_still_fields(odd: Row) -> None:
     assert [odd[name] for name in ODD_NAMES] == [0, 1, 2, 3, 3, 5, 6, 7, 8]
     assert (getattr(odd, "a b"), odd.a, getattr(odd, "class"), odd.mro) == (2, 3, 6, 7)
-    assert odd.count(3) == 1  # methods of tuples and rows come first
+    assert odd.count == 0  # a method of tuples gives way to a field
+    assert odd.of(["x"], [1]) == Row(x=1)  # one of rows does not
     with pytest.raises(AttributeError):
         _ = odd._hidden
     assert odd.__fields__ == list(ODD_NAMES) and "a b" in odd

@@ -26,7 +26,7 @@ class Disk:
 
     def open(self, name: str, log: str | None = None) -> ObjectStore:
         log_url = None if log is None else str(self.root / log)
-        return open_store(str(self.root / name), INLINE, log_url=log_url)
+        return open_store(str(self.root / name), effects=INLINE, log_url=log_url)
 
     def names(self, name: str) -> list[str]:
         return asyncio.run(names(LocalStore(self.root / name, INLINE)))

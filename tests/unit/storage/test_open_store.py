@@ -20,13 +20,12 @@ from tidelog import (
     AccessDeniedError,
     ConditionalPutError,
     ConfigError,
-    Effects,
     StorageError,
     StoreFullError,
     StoreUnreachableError,
     open_store,
 )
-from tidelog.effects import InlineOffload
+from tidelog.effects import Effects, InlineOffload
 from tidelog.ids import Generation, MaterializationId, Slot
 from tidelog.storage import object_names
 from tidelog.storage import open as opening
@@ -37,7 +36,7 @@ INLINE = Effects(offload=InlineOffload())
 
 
 def put_through(url: str, name: str) -> None:
-    asyncio.run(open_store(url, INLINE).put(name, b"x"))
+    asyncio.run(open_store(url, effects=INLINE).put(name, b"x"))
 
 
 def test_a_plain_path_and_a_file_url_lead_to_the_same_directory(tmp_path: Path) -> None:
@@ -45,9 +44,9 @@ def test_a_plain_path_and_a_file_url_lead_to_the_same_directory(tmp_path: Path) 
     put_through(str(directory), "a")
     put_through(directory.as_uri(), "b")
     put_through(f"file://localhost{tmp_path}/with%20space", "c")
-    assert asyncio.run(names(open_store(str(directory), INLINE))) == ["a", "b", "c"]
+    assert asyncio.run(names(open_store(str(directory), effects=INLINE))) == ["a", "b", "c"]
     assert (directory / "a").read_bytes() == b"x"
-    assert open_store(str(directory), INLINE).url == directory.as_uri()
+    assert open_store(str(directory), effects=INLINE).url == directory.as_uri()
 
 
 def test_a_variable_that_is_no_option_of_a_cloud_is_refused(
@@ -73,7 +72,7 @@ def test_a_slow_disk_is_not_given_the_same_work_twice(tmp_path: Path) -> None:
 
     metrics = RequestMetrics()
     effects = Effects(clock=clock, offload=SlowDisk())
-    asyncio.run(open_store(str(tmp_path), effects, metrics=metrics).put("a", b"x"))
+    asyncio.run(open_store(str(tmp_path), effects=effects, metrics=metrics).put("a", b"x"))
     assert (metrics.put.attempts, metrics.put.seconds) == (1, 10.0)
 
 
@@ -101,7 +100,7 @@ def test_a_slow_disk_is_not_given_the_same_work_twice(tmp_path: Path) -> None:
 )
 def test_a_url_that_cannot_work_is_refused(url: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        open_store(url, INLINE)
+        open_store(url, effects=INLINE)
 
 
 @pytest.mark.parametrize(
@@ -123,11 +122,11 @@ def test_a_missing_library_names_the_extra_to_install(
 
     monkeypatch.setattr(opening, "import_module", missing)
     with pytest.raises(ConfigError, match=rf"pip install 'tidelog\[{extra}\]'"):
-        open_store(url, INLINE)
+        open_store(url, effects=INLINE)
 
 
 async def test_a_scheme_without_an_atomic_create_is_refused_for_create(tmp_path: Path) -> None:
-    store = open_store(f"local://{tmp_path}", INLINE)
+    store = open_store(f"local://{tmp_path}", effects=INLINE)
     await store.put("a/b", b"x")
     assert await store.get("a/b") == b"x"
     with pytest.raises(ConditionalPutError, match="LocalFileSystem"):

@@ -34,7 +34,7 @@ def live_document() -> Document:
     failures = {"checkpoints": {"completed": 3, "last_failure": "a/" + "long/path" * 30}}
     status = {**STATUS, **failures, "operators": operators}
     # Older than what is stored, as when the clock was set back.
-    points = tuple(completed(slot, checkpoint_id=slot + 100) for slot in range(10, 130))
+    points = tuple(completed(slot, attempt=slot + 100) for slot in range(10, 130))
     return document_of(objects, MadeUpJob(done(status, points)))
 
 

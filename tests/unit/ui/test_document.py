@@ -51,7 +51,9 @@ def test_it_names_the_job_and_every_slot_that_counts_newest_first(document: Docu
     assert (document.job, document.generation, document.phase) == ("every-kind", 4, "finished")
     assert document.live is None and document.problems == ()
     assert document.notices == ()  # A job that has finished is not missed.
-    kinds = [(slot.slot, slot.kind, slot.final, slot.restorable) for slot in document.slots]
+    kinds = [
+        (slot.checkpoint, slot.kind, slot.final, slot.restorable) for slot in document.retained
+    ]
     assert kinds == [
         (9, "checkpoint", True, True),
         (8, "checkpoint", False, True),
@@ -62,7 +64,7 @@ def test_it_names_the_job_and_every_slot_that_counts_newest_first(document: Docu
 
 def test_a_checkpoint_opens_to_its_operators_and_subtasks(document: Document) -> None:
     entry = checkpoint_in(filled(), 8)
-    [shown] = [slot for slot in document.slots if slot.slot == 8]
+    [shown] = [slot for slot in document.retained if slot.checkpoint == 8]
     assert [each.id for each in shown.operators] == [each.id for each in entry.operators]
     for part, operator in zip(shown.operators, entry.operators, strict=True):
         assert [state.name for state in part.states] == [state.name for state in operator.states]
@@ -93,7 +95,7 @@ def test_a_restore_reads_what_the_page_says() -> None:
     fetch = restore.fetch
     assert fetch.changes == progress.total_changes
     read = fetch.files.bytes + fetch.segments.bytes
-    manifests = fetch.slots.bytes + fetch.described.bytes
+    manifests = fetch.manifests.bytes + fetch.described.bytes
     assert read <= progress.total_bytes <= read + manifests
     assert restore.seconds > restore.replay_s > 0
 
@@ -106,7 +108,7 @@ def test_the_bill_counts_what_is_stored(document: Document) -> None:
         sizes = [len(data) for name, data in filled().items() if name.startswith(prefix)]
         assert stored[kind] == (len(sizes), sum(sizes)) and sizes
     [s3] = [line for line in bill.lines if line.provider == "aws-s3-standard"]
-    slots = sum(slot.manifest_bytes for slot in document.slots)
+    slots = sum(slot.manifest_bytes for slot in document.retained)
     data = [len(d) for name, d in filled().items() if not name.startswith("checkpoints/")]
     gb_months = (sum(data) + slots) / 2**30
     assert s3.storage == pytest.approx(gb_months * 0.023 / 730 * 24)
@@ -118,13 +120,13 @@ def test_the_bill_counts_what_is_stored(document: Document) -> None:
 def test_a_damaged_slot_has_its_place_and_its_action(slot: int, damage: Damage) -> None:
     name = checkpoint(Slot(slot))
     document = document_of(damaged(filled(), name, damage))
-    [shown] = [each for each in document.slots if each.slot == slot]
+    [shown] = [each for each in document.retained if each.checkpoint == slot]
     assert (shown.kind, shown.restorable, shown.operators) == ("unreadable", False, None)
     assert name in shown.problem
     [problem] = document.problems
     assert (problem.where, problem.unusable) == (name, (slot,))
-    assert "restore slot" in problem.action or "release that wrote it" in problem.action
-    assert document.restore.slot == (9 if slot == 7 else 8)
+    assert "restore checkpoint" in problem.action or "release that wrote it" in problem.action
+    assert document.restore.checkpoint == (9 if slot == 7 else 8)
 
 
 ALL_OF_8 = sorted(needs(filled(), 8))
@@ -149,11 +151,13 @@ def test_page_and_inspect_are_of_one_mind_about_what_can_be_restored(
         objects = damaged(objects, name, damage)
     document = document_of(objects)
     report = asyncio.run(audit(store_of(objects)))
-    restorable = {each.slot: each.restorable for each in document.slots}
-    assert restorable == {each.slot: each.restorable for each in report.slots}
-    advice = {(p.where, p.action) for p in advised(report.problems, report.slots, running=False)}
+    restorable = {each.checkpoint: each.restorable for each in document.retained}
+    assert restorable == {each.checkpoint: each.restorable for each in report.checkpoints}
+    advice = {
+        (p.where, p.action) for p in advised(report.problems, report.checkpoints, running=False)
+    }
     assert {(problem.where, problem.action) for problem in document.problems} == advice
-    named = re.findall(r"restore slot (\d+)", " ".join(action or "" for _, action in advice))
+    named = re.findall(r"restore checkpoint (\d+)", " ".join(action or "" for _, action in advice))
     assert set(map(int, named)) <= {report.newest_restorable}
 
 
@@ -167,8 +171,8 @@ async def test_a_checkpoint_after_the_last_list_of_objects_is_lost_with_the_one_
     await store.put(newest, OBJECTS[newest])
     clock.spend(31)  # the slots are read again, the objects are not listed yet
     document = await watching.document()
-    assert [each.restorable for each in document.slots if each.slot == 9] == [False]
-    assert not any("restore slot 9" in problem.action for problem in document.problems)
+    assert [each.restorable for each in document.retained if each.checkpoint == 9] == [False]
+    assert not any("restore checkpoint 9" in problem.action for problem in document.problems)
 
 
 def test_a_savepoint_of_rows_is_no_part_of_the_log() -> None:
@@ -177,7 +181,7 @@ def test_a_savepoint_of_rows_is_no_part_of_the_log() -> None:
     savepoint = Savepoint(**fields, name="before", savepoint_format="canonical")
     name = checkpoint(Slot(8))
     document = document_of({**filled(), name: encode_entry(savepoint)})
-    points = {point["slot"]: point for point in document.checkpoints}
+    points = {point["checkpoint"]: point for point in document.checkpoints}
     assert [points[slot]["canonical"] for slot in (7, 8, 9)] == [False, True, False]
     assert points[8]["savepoint"] == "before"
     # What the next checkpoint adds is counted from the one before the savepoint.
@@ -202,8 +206,8 @@ def completed(slot: int, **changes: Any) -> dict[str, Any]:
     """A checkpoint as a job tells it."""
     sizes = ("log_full", "log_incremental", "materialized_full", "materialized_incremental")
     return {
-        "slot": slot,
-        "checkpoint_id": slot,
+        "checkpoint": slot,
+        "attempt": slot,
         "generation": 4,
         "created_ms": 1_700_000_000_000 + slot,
         "seconds": 0.5,
@@ -226,7 +230,7 @@ async def test_a_running_job_is_live_and_its_checkpoints_are_on_the_charts() -> 
     assert (document.phase, document.generation, document.notices) == ("running", 4, ())
     assert document.live.pid == 7
     assert document.live.status["operators"][0]["records_in"] == 10
-    told = {point["slot"]: point for point in document.checkpoints if "seconds" in point}
+    told = {point["checkpoint"]: point for point in document.checkpoints if "seconds" in point}
     assert list(told) == [5, 6, 7] and told[5]["stored"] is False
     assert {event["upto"] for event in document.materialized} >= {5, 6, 7}
 
@@ -280,7 +284,7 @@ async def test_a_job_that_cannot_be_asked_leaves_the_store_and_a_reason(
     job.answer = error
     await watching.look_at_job()
     document = await watching.document()
-    assert document.live is None and document.slots
+    assert document.live is None and document.retained
     [notice] = document.notices
     assert said in notice
 
@@ -317,7 +321,7 @@ def test_a_page_shows_nothing_of_a_store_that_was_removed_and_begun_anew() -> No
             await each.look_at_job()
         seen, expected = await watching.document(), await page_opened_now.document()
         assert seen.checkpoints == expected.checkpoints
-        assert seen.slots == expected.slots and seen.problems == ()
+        assert seen.retained == expected.retained and seen.problems == ()
         assert seen.materialized == expected.materialized
         assert seen.started_ms == expected.started_ms
         assert seen.live == expected.live
@@ -333,13 +337,13 @@ async def test_a_job_is_shown_while_its_store_does_not_answer() -> None:
     await following.document(patience_s=0)
     clock.spend(43)
     document = await following.document(patience_s=0)
-    assert (document.job, document.phase, document.slots) == ("every-kind", "running", ())
-    assert [point["slot"] for point in document.checkpoints] == [5]
+    assert (document.job, document.phase, document.retained) == ("every-kind", "running", ())
+    assert [point["checkpoint"] for point in document.checkpoints] == [5]
     [problem] = document.problems
     assert problem.where == f"store {store.url}" and "UTC, for 43 s" in problem.found
     store.release()
     document = await following.document()
-    assert document.problems == () and document.slots
+    assert document.problems == () and document.retained
 
 
 async def test_a_store_that_refuses_is_named_with_its_reason_beside_the_job() -> None:

@@ -107,14 +107,14 @@ def test_a_real_status_has_every_figure_of_the_charts() -> None:
 
 
 def point(slot: int, **changes: Any) -> dict[str, Any]:
-    return {"slot": slot, "checkpoint_id": slot, **changes}
+    return {"checkpoint": slot, "attempt": slot, **changes}
 
 
 def test_checkpoints_are_told_apart_marked_and_forgotten() -> None:
     seen = SeenCheckpoints(limit=3)
     stored = {Slot(9): checkpoint_in(filled(), 9)}
     number = stored[Slot(9)].checkpoint_id
-    seen.add([point(2), point(1), point(9), point(9, checkpoint_id=number + 100)])
-    seen.add([point(9, checkpoint_id=number)])
-    found = [(each["checkpoint_id"], each["stored"]) for each in seen.all(stored)]
+    seen.add([point(2), point(1), point(9), point(9, attempt=number + 100)])
+    seen.add([point(9, attempt=number)])
+    found = [(each["attempt"], each["stored"]) for each in seen.all(stored)]
     assert found == [(number, True), (9, False), (number + 100, False)]

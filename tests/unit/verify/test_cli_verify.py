@@ -50,15 +50,16 @@ def test_damage_is_shown_with_object_partition_checkpoints_and_what_still_works(
     assert shown.exit_code == 1
     assert f"{segment} (objects)" in shown.stdout
     assert "  partition: process-1, source-0, source-1" in shown.stdout
-    assert "  makes unusable: slot 7, 8, 9" in shown.stdout
+    assert "  makes unusable: checkpoint 7, 8, 9" in shown.stdout
     assert "  next: bring the object back from a backup; no other checkpoint" in shown.stdout
     assert "FAILED: 0 of 3 checkpoints are sound" in shown.stdout
     # Of a chosen one nothing is said of those that were not looked at.
-    shown = tidelog("verify", hurt, "--engine", "local", "--slot", "latest")
+    shown = tidelog("verify", hurt, "--engine", "local", "--checkpoint", "latest")
     assert shown.exit_code == 1 and "no other checkpoint is sound" not in shown.stdout
     assert (
         "  next: bring the object back from a backup, or look for a sound checkpoint among the "
-        f"others: `tidelog verify {hurt}`, without --slot" in shown.stdout.replace("file://", "")
+        f"others: `tidelog verify {hurt}`, without --checkpoint"
+        in shown.stdout.replace("file://", "")
     )
 
 
@@ -75,7 +76,7 @@ def test_a_checkpoint_of_a_query_is_known_by_what_lies_there(tmp_path: Path) -> 
 def test_every_field_and_check_is_documented(tmp_path: Path) -> None:
     contradicted = with_rows(tiny(), "materializations/00000000/count-1-2.json", lambda r: r[1:])
     directory = lay_out(tmp_path / "store", contradicted)
-    _, document = verify(directory, "--slot", "6")
+    _, document = verify(directory, "--checkpoint", "6")
     assert document["problems"] and document["not_checked"]
     assert undocumented(document, section("verify")) == set()
     checks = (*CheckName, Invariant.READABLE, Invariant.OBJECTS)

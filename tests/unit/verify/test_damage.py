@@ -200,7 +200,7 @@ def test_a_manifest_put_back_under_its_own_number_has_too_few_changes() -> None:
     report = verified(with_manifest(small(), 8, lambda newest: replace(newest, operators=older)))
     assert verdicts(report) == {5: "sound", 6: "sound", 7: "sound", 8: "doubtful"}
     assert {problem.check for problem in report.problems} == {"order"}
-    assert all("as slot 7 has" in problem.expected for problem in report.problems)
+    assert all("as checkpoint 7 has" in problem.expected for problem in report.problems)
 
 
 def test_a_range_that_belongs_to_another_partition_is_found() -> None:

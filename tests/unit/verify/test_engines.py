@@ -10,7 +10,8 @@ from tests.support.cli import files, lay_out
 from tests.support.damage import damaged, flipped
 from tests.support.jobs import virtual_effects
 from tests.unit.verify.stores import small, verdicts, verified
-from tidelog import AccessDeniedError, Effects, open_store
+from tidelog import AccessDeniedError, open_store
+from tidelog.effects import Effects
 from tidelog.engines import LocalEngine, WorkerConfig, Workspace
 from tidelog.storage.memory import MemoryStore
 from tidelog.verify.results import UnitResult
@@ -19,7 +20,7 @@ from tidelog.verify.verification import VerifyReport, verify
 
 def verified_by_processes(directory: Path, scratch: Path) -> VerifyReport:
     effects = Effects()
-    store = open_store(str(directory), effects)
+    store = open_store(str(directory), effects=effects)
     place = WorkerConfig(store.url, directory=str(scratch))
     engine = LocalEngine(store, effects, place, jobs=2)
     try:

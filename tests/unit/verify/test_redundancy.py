@@ -67,7 +67,7 @@ def test_rows_that_were_only_laid_out_anew_contradict_nothing() -> None:
 def test_a_wrong_first_materialization_contradicts_the_log_it_was_made_of() -> None:
     report = verified(with_rows(tiny(), FIRST, changed))
     (problem,) = report.problems
-    assert problem.where == FIRST and "no materialization of slot 2" in problem.expected
+    assert problem.where == FIRST and "no materialization of checkpoint 2" in problem.expected
     assert 3 in problem.doubtful
     assert verdicts(report)[8] == "sound"
 

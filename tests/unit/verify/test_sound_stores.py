@@ -93,7 +93,7 @@ def test_a_job_that_went_back_to_an_older_checkpoint_has_no_false_contradiction(
     store, settings = MemoryStore(), config(retain=20, table="memory", materialize=OFTEN)
     run_until_break(store, word_count(breaks_at=200), settings)
     job = word_count([f"other-{number % 9}" for number in range(400)])
-    runner = JobRunner(job, store, settings, virtual_effects(), restore_slot=Slot(2))
+    runner = JobRunner(job, store, settings, virtual_effects(), restore_checkpoint=Slot(2))
     asyncio.run(runner.run())
     report = report_on(store)
     assert report.problems == ()
@@ -166,7 +166,7 @@ def store(tmp_path: Path) -> Path:
 
 def slots(store: Path) -> list[dict[str, Any]]:
     """What `checkpoints list` says."""
-    return json.loads(tidelog("checkpoints", "list", store, "--json").stdout)["slots"]
+    return json.loads(tidelog("checkpoints", "list", store, "--json").stdout)["checkpoints"]
 
 
 def test_savepoints_and_every_checkpoint_around_them_are_sound(store: Path) -> None:
@@ -180,7 +180,7 @@ def test_the_list_names_savepoints_and_show_says_what_they_are(store: Path) -> N
     savepoints = [row for row in slots(store) if row["kind"] == "savepoint"]
     found = [(row["name"], row["savepoint_format"]) for row in savepoints]
     assert found == [("rows", "canonical"), ("files", "native"), ("halt", "canonical")]
-    shown = tidelog("checkpoints", "show", store, str(savepoints[0]["slot"])).stdout
+    shown = tidelog("checkpoints", "show", store, str(savepoints[0]["checkpoint"])).stdout
     assert "savepoint rows, canonical" in shown
 
 
@@ -189,9 +189,9 @@ def test_a_savepoint_is_dropped_by_name_and_only_on_request(store: Path) -> None
     assert "would be removed" in said.stdout and "nothing was deleted" in said.stdout
     assert json.loads(tidelog("checkpoints", "drop", store, "rows", "--json").stdout)["objects"]
     done = tidelog("--log-level", "info", "checkpoints", "drop", store, "rows", "--delete")
-    assert done.exit_code == 0 and "no running job was told of the deletion" in done.stderr
+    assert done.exit_code == 0 and "no running job was asked to forget" in done.stderr
     gone = tidelog("checkpoints", "drop", store, "rows", "--delete")
-    assert gone.exit_code == 1 and "none of that name or slot" in gone.stderr
+    assert gone.exit_code == 1 and "none of that name or number" in gone.stderr
     assert tidelog("inspect", store, "--deep").exit_code == 0
     objects = json.loads(tidelog("gc", store, "--delete", "--json").stdout)["garbage"]
     assert any("-sp-" in info["name"] for info in objects), "its rows went with it"
@@ -199,9 +199,9 @@ def test_a_savepoint_is_dropped_by_name_and_only_on_request(store: Path) -> None
 
 
 def test_a_checkpoint_and_the_newest_slot_are_not_dropped(store: Path, tmp_path: Path) -> None:
-    plain = next(row["slot"] for row in slots(store) if row["kind"] == "checkpoint")
+    plain = next(row["checkpoint"] for row in slots(store) if row["kind"] == "checkpoint")
     assert "which the job drops in time" in tidelog("checkpoints", "drop", store, plain).stderr
-    halt = next(row["slot"] for row in slots(store) if row["name"] == "halt")
+    halt = next(row["checkpoint"] for row in slots(store) if row["name"] == "halt")
     cut = {
         name: data
         for name, data in lived().items()

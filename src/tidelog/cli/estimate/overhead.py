@@ -120,8 +120,8 @@ def _peak(peak: Comparison | None) -> Fields:
 def _described(report: Fields) -> Iterator[str | Rows]:
     every, operators = report["checkpoint_s"], report["operators"]
     yield (
-        f"{report['job']}: {report['checkpoints']} checkpoints, slots {report['first_slot']} to "
-        f"{report['last_slot']}, {span(report['seconds'])}"
+        f"{report['job']}: {report['checkpoints']} checkpoints, {report['first_checkpoint']} to "
+        f"{report['last_checkpoint']}, {span(report['seconds'])}"
         f"{'' if every is None else f', one every {span(every)}'}; read by the "
         f"{report['engine']} engine"
     )

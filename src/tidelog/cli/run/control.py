@@ -103,14 +103,13 @@ async def _carry_out(
         "generation": done.generation,
         "name": done.name,
         "savepoint_format": done.format,
-        "slot": done.slot,
-        "checkpoint_id": done.checkpoint_id,
+        "checkpoint": done.checkpoint,
         "stopped": stopping,
         "drained": done.final,
     }
     invocation.output.show(
         savepoint,
         f"{done.job}: {'stopped with' if stopping else 'completed'} {done.format} savepoint "
-        f"{done.name} in slot {done.slot}{', drained' if done.final else ''}",
+        f"{done.name}, checkpoint {done.checkpoint}{', drained' if done.final else ''}",
     )
     return EXIT_OK

@@ -54,6 +54,7 @@ class RunOptions:
     as_json: bool = declared(
         "--json", is_flag=True, help="Report as JSON lines on standard output."
     )
+    verbose: bool = declared("--verbose", is_flag=True, help="Report all figures in each line.")
     quiet: bool = declared("--quiet", is_flag=True, help="Report errors only.")
     debug: bool = declared("--debug", is_flag=True, help="Print tracebacks.")
 
@@ -100,8 +101,9 @@ class StartOptions:
     in the store counts.
     """
 
-    slot: int | None = declared(
-        "--restore-slot",
+    checkpoint: int | None = declared(
+        "--restore-checkpoint",
+        metavar="N",
         type=click.IntRange(min=0),
         help="Resume from this checkpoint, once, and not from the newest; output committed since "
         "then comes again.",
@@ -110,8 +112,9 @@ class StartOptions:
         "--from",
         metavar="URL@NAME",
         callback=_origin,
-        help="Start from a savepoint by name (or a slot's number, or latest), once; @NAME is one "
-        "in the job's own store. One of another store counts while the own one has no checkpoint.",
+        help="Start from a savepoint by name (or a checkpoint's number, or latest), once; @NAME is "
+        "one in the job's own store. One of another store counts while the own one has no "
+        "checkpoint.",
     )
     claim: bool = declared(
         "--claim/--no-claim",
@@ -129,8 +132,8 @@ class StartOptions:
     )
 
     def __post_init__(self) -> None:
-        if self.slot is not None and self.origin is not None:
-            raise click.UsageError("--restore-slot and --from exclude each other")
+        if self.checkpoint is not None and self.origin is not None:
+            raise click.UsageError("--restore-checkpoint and --from exclude each other")
         if self.claim and self.origin is None:
             raise click.UsageError("--claim needs --from")
         if self.keep_output and (self.origin is None or not self.origin.url):
@@ -227,19 +230,62 @@ def config_options(function: Callable[..., R]) -> Callable[..., R]:
     return decorated
 
 
+_COMMON: Final = {
+    *("--store", "--input", "--output", "--include", "--follow", "--config", "--parallelism"),
+    *("--workers", "--memory", "--checkpoint-interval", "--from", "--encryption-key"),
+    *("--metrics-port", "--json", "--quiet", "--help", "--help-all"),
+}
+"""The options that `--help` lists."""
+
+
+_ALL: Final = "tidelog.help-all"
+"""In the `meta` of a command that is asked for all of its options."""
+
+
+def _help_all(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if value:
+        context.meta[_ALL] = True
+        click.echo(context.get_help(), color=context.color)
+        context.exit()
+
+
+HELP_ALL: Final = click.option(
+    "--help-all",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_help_all,
+    help="Show all options, part by part, and exit.",
+)
+
+
 class SectionedCommand(click.Command):
-    """A command whose help lists the job's options apart from its own, part by part."""
+    """A command whose help lists the options that most runs need; with `--help-all` all, the job's
+    apart from its own, part by part.
+    """
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the command's own options first."""
         sections: dict[str, list[tuple[str, str]]] = {"Options": [], "Job": []}
+        lists_all, left_out = _ALL in ctx.meta, 0
         for parameter in self.get_params(ctx):
             record, name = parameter.get_help_record(ctx), parameter.name or ""
-            if record is not None:
+            if record is None or isinstance(parameter, click.Argument):
+                continue
+            if not lists_all and _COMMON.isdisjoint(parameter.opts):
+                left_out += 1
+            elif not lists_all:
+                sections["Options"].append(record)
+            else:
                 part, *inner = name.removeprefix(_PREFIX).split("__")
                 job = f"Job: {part}" if inner else "Job"
                 section = job if name.startswith(_PREFIX) else "Options"
                 sections.setdefault(section, []).append(record)
         for section, records in sections.items():
+            if not records:
+                continue
             with formatter.section(section):
                 formatter.write_dl(records)
+        if left_out:
+            formatter.write_paragraph()
+            formatter.write_text(f"{left_out} more options: tidelog run --help-all")

@@ -165,7 +165,7 @@ async def _run(
     with command_effects() as effects, watched_loop(effects.clock), _metrics(metrics) as listen:
         store = stores.open(effects)
         origin = start.restore_from(store, effects, stores.access)
-        slot = None if start.slot is None else Slot(start.slot)
+        checkpoint = None if start.checkpoint is None else Slot(start.checkpoint)
         workers = None
         if processes is not None:
             from tidelog.runtime.workers.parent import Workers  # noqa: PLC0415  # only for these
@@ -178,7 +178,7 @@ async def _run(
                 store,
                 replace(config, drop_in_flight=False) if goes_on else config,
                 effects,
-                restore_slot=None if goes_on else slot,
+                restore_checkpoint=None if goes_on else checkpoint,
                 restore_from=None if goes_on else origin,
                 workers=workers,
             )
@@ -215,7 +215,8 @@ def _reporter(options: RunOptions, resolved: Resolved) -> Reporter:
         from tidelog.cli.run.live import LiveView  # noqa: PLC0415  # rich costs start-up time
 
         return LiveView()
-    return PlainLines(options.report_interval or (5.0 if terminal else 60.0))
+    interval_s = options.report_interval or (5.0 if terminal else 60.0)
+    return PlainLines(interval_s, verbose=options.verbose)
 
 
 def return_freed_memory() -> None:

@@ -49,11 +49,11 @@ class Ending(msgspec.Struct, frozen=True):
     outcome: Outcome
     exit_code: int
     status: JobStatus
-    restored_slot: Slot | None
+    restored_checkpoint: Slot | None
     seconds: float
     error: TidelogError | None = None
-    chosen_slot: bool = False
-    """The user chose the slot to restore; the next start is to take the newest."""
+    chosen_checkpoint: bool = False
+    """The user chose the checkpoint to restore; the next start is to take the newest."""
     savepoint: Savepoint | None = None
     """The one that the job was stopped with."""
 
@@ -108,11 +108,11 @@ class JsonReports(Reporter):
                 "outcome": result.outcome,
                 "exit_code": result.exit_code,
                 "seconds": result.seconds,
-                "restored_slot": result.restored_slot,
+                "restored_checkpoint": result.restored_checkpoint,
                 "savepoint": savepoint
                 and {
                     "name": savepoint.name,
-                    "slot": savepoint.slot,
+                    "checkpoint": savepoint.slot,
                     "savepoint_format": savepoint.savepoint_format,
                     "drained": savepoint.final,
                 },
@@ -129,9 +129,15 @@ class PlainLines(Reporter):
     poll_s = 0.25
 
     def __init__(
-        self, interval_s: float = 5.0, write: Callable[[str, int], None] | None = None
+        self,
+        interval_s: float = 5.0,
+        write: Callable[[str, int], None] | None = None,
+        *,
+        verbose: bool = False,
     ) -> None:
+        """`verbose` lines have all figures."""
         self._interval_s = interval_s
+        self._figures = figures if verbose else main_figures
         self._write = write or _to_stderr
         self._last: JobStatus | None = None
         self._said_at = 0.0
@@ -142,7 +148,7 @@ class PlainLines(Reporter):
         if last is None or status.phase != last.phase:
             self._say(status, phase_line(status))
         if status.at_s - self._said_at >= self._interval_s:
-            texts = (f"{name} {text}" for name, text in figures(status, speed))
+            texts = (f"{name} {text}" for name, text in self._figures(status, speed))
             self._say(status, "; ".join(texts) or status.phase)
 
     def stopping(self) -> None:
@@ -168,12 +174,12 @@ def phase_line(status: JobStatus) -> str:
     restore, checkpoints = status.restore, status.checkpoints
     if status.phase == "restoring" and restore is not None:
         total = f"{size(restore.total_bytes)}, {restore.total_changes:,} changes"
-        return f"restoring slot {restore.slot} ({total})"
+        return f"restoring checkpoint {restore.checkpoint} ({total})"
     if status.phase == "finished":
         return "all input handled, final checkpoint completed"
     if status.phase != "running":
         return status.phase
-    origin = "the start of its input" if restore is None else f"slot {restore.slot}"
+    origin = "the start of its input" if restore is None else f"checkpoint {restore.checkpoint}"
     parts = [f"running from {origin} as generation {status.generation}"]
     if (copies := status.local_copies) is not None and restore is not None:
         damaged = f", {copies.damaged} damaged" if copies.damaged else ""
@@ -189,16 +195,25 @@ def phase_line(status: JobStatus) -> str:
     return "; ".join(parts)
 
 
-def figures(status: JobStatus, speed: ReadSpeed) -> Iterator[tuple[str, str]]:
-    """The figures of a running or restoring job: names and texts."""
-    restore, state, checkpoints = status.restore, status.state, status.checkpoints
-    if status.phase == "restoring" and restore is not None:
-        remaining = "" if restore.eta_s is None else f", {seconds_text(restore.eta_s)} left"
-        yield "restored", f"{restore.fraction:.0%} of slot {restore.slot}{remaining}"
-        yield "read", f"{size(restore.bytes)} of {size(restore.total_bytes)}"
-        yield "replayed", f"{restore.changes:,} of {restore.total_changes:,} changes"
+def main_figures(status: JobStatus, speed: ReadSpeed) -> Iterator[tuple[str, str]]:
+    """What everybody wants to know of a running or restoring job, and what is wrong."""
+    yield from _restored(status)
+    if not status.operators or status.phase == "restoring":
         return
-    if not status.operators:
+    yield "records", f"{status.records_read:,}, {speed.now:,.0f}/s"
+    yield "state", size(status.state.table_bytes)
+    checkpoints = status.checkpoints
+    failed = f", {checkpoints.failed} failed" if checkpoints.failed else ""
+    if checkpoints.completed or failed:
+        yield "last checkpoint", f"{seconds_text(checkpoints.last_duration_s)}{failed}"
+    yield from _troubles(status)
+
+
+def figures(status: JobStatus, speed: ReadSpeed) -> Iterator[tuple[str, str]]:
+    """All figures of a running or restoring job: names and texts."""
+    state, checkpoints = status.state, status.checkpoints
+    yield from _restored(status)
+    if not status.operators or status.phase == "restoring":
         return
     rates = f"{speed.now:,.0f}/s now, {speed.mean:,.0f}/s on average"
     yield "records", f"{status.records_read:,}, {rates}"
@@ -234,6 +249,23 @@ def figures(status: JobStatus, speed: ReadSpeed) -> Iterator[tuple[str, str]]:
             f"{len(workers)}, each with {min(records):,} to {max(records):,} records, "
             f"{size(min(used))} to {size(max(used))}",
         )
+    yield from _troubles(status)
+
+
+def _restored(status: JobStatus) -> Iterator[tuple[str, str]]:
+    """How far the restore of a job is that has not begun to run."""
+    restore = status.restore
+    if status.phase != "restoring" or restore is None:
+        return
+    remaining = "" if restore.eta_s is None else f", {seconds_text(restore.eta_s)} left"
+    yield "restored", f"{restore.fraction:.0%} of checkpoint {restore.checkpoint}{remaining}"
+    yield "read", f"{size(restore.bytes)} of {size(restore.total_bytes)}"
+    yield "replayed", f"{restore.changes:,} of {restore.total_changes:,} changes"
+
+
+def _troubles(status: JobStatus) -> Iterator[tuple[str, str]]:
+    """What a user should look at."""
+    checkpoints, tables = status.checkpoints, status.materializations
     if status.late_records:
         yield "late", f"{status.late_records:,} records dropped or sent to a side output"
     for operator in status.operators:
@@ -275,12 +307,12 @@ def ending_line(result: Ending) -> str:
             return (
                 f"{status.job}: finished; {status.records_read:,} records in "
                 f"{result.seconds:.1f} s, {checkpoints.completed} checkpoints, "
-                f"the last in slot {checkpoints.last_slot}{_late(status)}{_stood_still(status)}"
+                f"the last is {checkpoints.last_checkpoint}{_late(status)}{_stood_still(status)}"
             )
         case "already-complete":
             return (
-                f"{status.job}: already complete (slot {result.restored_slot}), nothing to do; "
-                "for another run give it another --store and --output"
+                f"{status.job}: already complete (checkpoint {result.restored_checkpoint}), "
+                "nothing to do; for another run give it another --store and --output"
             )
         case "stopped":
             savepoint = result.savepoint
@@ -291,16 +323,18 @@ def ending_line(result: Ending) -> str:
                 else "run the same command to go on from there"
             )
             return (
-                f"{status.job}: stopped with savepoint {savepoint.name} in slot "
+                f"{status.job}: stopped with savepoint {savepoint.name}, checkpoint "
                 f"{savepoint.slot}{_late(status)}; {then}"
             )
         case "interrupted":
-            slot = checkpoints.last_slot
+            last = checkpoints.last_checkpoint
             origin = (
-                "the start, no checkpoint completed" if slot is None else f"slot {slot} or newer"
+                "the start, no checkpoint completed"
+                if last is None
+                else f"checkpoint {last} or newer"
             )
             command = "the same command" + (
-                " without --restore-slot or --from" if result.chosen_slot else ""
+                " without --restore-checkpoint or --from" if result.chosen_checkpoint else ""
             )
             late = _late(status)
             return f"{status.job}: stopped{late}; run {command} to resume from {origin}"

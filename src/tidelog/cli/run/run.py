@@ -6,6 +6,7 @@ import click
 
 from tidelog.cli.options import options_of
 from tidelog.cli.run.options import (
+    HELP_ALL,
     MetricsOptions,
     RunOptions,
     SectionedCommand,
@@ -31,6 +32,7 @@ Exit codes:
 @config_options
 @options_of("start", StartOptions)
 @options_of("metrics", MetricsOptions)
+@HELP_ALL
 def command(
     job: str,
     arguments: tuple[str, ...],

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import os
 import signal
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -42,6 +43,10 @@ _LOOK_S: Final = 1.0
 """So often, at least, somebody who serves the job's figures gets them."""
 
 
+_NOW_S: Final = 3.0
+"""Over so long the speed of now is measured: workers send their figures once a second."""
+
+
 def _signals() -> list[signal.Signals]:
     """Those that stop a job in order. A terminal that is closed sends SIGHUP; `nohup` has it
     ignored, which stays so.
@@ -55,15 +60,18 @@ class Speedometer:
 
     def __init__(self) -> None:
         self._first: JobStatus | None = None
-        self._last: JobStatus | None = None
+        self._recent: deque[JobStatus] = deque()
+        """The looks of the last seconds, and the one before."""
 
     def read(self, status: JobStatus) -> ReadSpeed:
-        """The speed since the look before, and since the first one."""
+        """The speed of the last seconds, and since the first look."""
         if status.phase != "running":
             return ReadSpeed()
-        first, last = self._first or status, self._last or status
-        self._first, self._last = first, status
-        return ReadSpeed(_between(last, status), _between(first, status))
+        self._first = self._first or status
+        self._recent.append(status)
+        while len(self._recent) > 2 and self._recent[1].at_s <= status.at_s - _NOW_S:
+            self._recent.popleft()
+        return ReadSpeed(_between(self._recent[0], status), _between(self._first, status))
 
 
 def _between(before: JobStatus, after: JobStatus) -> float:
@@ -148,10 +156,10 @@ async def run_job(
         outcome=outcome,
         exit_code=_exit_code(outcome, error),
         status=status_of(runner),
-        restored_slot=restored.slot if restored is not None else None,
+        restored_checkpoint=restored.slot if restored is not None else None,
         seconds=runner.effects.clock.monotonic() - started,
         error=error,
-        chosen_slot=runner.restore_slot is not None or from_same_store,
+        chosen_checkpoint=runner.restore_checkpoint is not None or from_same_store,
         savepoint=incarnation.driver.savepoints.stopped if incarnation is not None else None,
     )
     listen(result.status)

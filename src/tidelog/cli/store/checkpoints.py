@@ -1,4 +1,4 @@
-"""`tidelog checkpoints`: what slots a store has, what a checkpoint holds; drops savepoints."""
+"""`tidelog checkpoints`: what a store has, what a checkpoint holds; drops savepoints."""
 
 import logging
 from collections.abc import Iterator
@@ -40,9 +40,9 @@ def command() -> None:
 @command.command("list")
 @on_store
 async def list_command(invocation: StoreCommand) -> int:
-    """List the slots at URL, oldest first.
+    """List the checkpoints at URL, oldest first.
 
-    Exits with 1 when one of them cannot be read.
+    Each start of a job has a number as well. Exits with 1 when one of them cannot be read.
     """
     slots = await read_slots(invocation.store)
     summaries = [slot_summary(slots, slot) for slot in sorted(slots.sizes)]
@@ -52,32 +52,33 @@ async def list_command(invocation: StoreCommand) -> int:
         return None if summary.created_ms is None else age(now_ms - summary.created_ms)
 
     invocation.output.show(
-        {"url": invocation.store.url, "slots": summaries},
+        {"url": invocation.store.url, "checkpoints": summaries},
         Rows(
             summaries,
-            *("slot", "kind", "generation", "checkpoint_id", ("age", age_of), "manifest_bytes"),
+            *("checkpoint", "kind", "generation", "attempt", ("age", age_of), "manifest_bytes"),
             *("log_bytes", "materialized_bytes", "inline_bytes", ("", _remarks)),
         ),
-        *(f"slot {slot}: {error}" for slot, error in sorted(slots.unreadable.items())),
+        *(f"checkpoint {slot}: {error}" for slot, error in sorted(slots.unreadable.items())),
     )
     return EXIT_PROBLEM if slots.unreadable else EXIT_OK
 
 
-def _remarks(slot: SlotSummary) -> str:
-    final, unaligned = "final" if slot.final else None, "unaligned" if slot.unaligned else None
-    return ", ".join(filter(None, (final, unaligned, slot.name, slot.savepoint_format)))
+def _remarks(summary: SlotSummary) -> str:
+    final = "final" if summary.final else None
+    unaligned = "unaligned" if summary.unaligned else None
+    return ", ".join(filter(None, (final, unaligned, summary.name, summary.savepoint_format)))
 
 
 @command.command("show")
 @on_store
-@click.argument("slot", type=checkpoint_name, default="latest")
-async def show_command(invocation: StoreCommand, slot: CheckpointName) -> int:
+@click.argument("checkpoint", type=checkpoint_name, default="latest")
+async def show_command(invocation: StoreCommand, checkpoint: CheckpointName) -> int:
     """Show a checkpoint per operator and subtask.
 
-    SLOT is a slot's number, the name of a savepoint, or latest. The table of a subtask has its
+    CHECKPOINT is a number, the name of a savepoint, or latest. The table of a subtask has its
     changes below "materialized upto"; a restore replays the rest from the log.
     """
-    summary = checkpoint_summary(await find(invocation.store, slot))
+    summary = checkpoint_summary(await find(invocation.store, checkpoint))
     document = {"url": invocation.store.url, **msgspec.structs.asdict(summary)}
     invocation.output.show(document, *_described(summary))
     return EXIT_OK
@@ -85,8 +86,8 @@ async def show_command(invocation: StoreCommand, slot: CheckpointName) -> int:
 
 def _described(summary: CheckpointSummary) -> Iterator[str | Rows]:
     yield (
-        f"slot {summary.slot}: checkpoint {summary.checkpoint_id} of job {summary.job!r}, "
-        f"generation {summary.generation}{', final' if summary.final else ''}"
+        f"checkpoint {summary.checkpoint} of job {summary.job!r}, generation {summary.generation}, "
+        f"attempt {summary.attempt}{', final' if summary.final else ''}"
     )
     if summary.name is not None:
         yield f"savepoint {summary.name}, {summary.savepoint_format}"
@@ -143,7 +144,7 @@ def _alignment(operator: OperatorSummary) -> Iterator[str]:
 @click.argument("savepoint")
 @option("--dry-run/--delete", default=True, help="Only say what would be deleted.")
 async def drop_command(invocation: StoreCommand, savepoint: str, dry_run: bool) -> int:
-    """Remove a savepoint, by its name or its slot's number; without --delete only say what goes.
+    """Remove a savepoint, by its name or number; without --delete only say what goes.
 
     Its objects that nothing else needs are deleted by the running job at once, or by the job's next
     start. `tidelog gc` deletes only what starts before the newest one wrote. The newest
@@ -158,20 +159,21 @@ async def drop_command(invocation: StoreCommand, savepoint: str, dry_run: bool) 
     if not dry_run:
         await store.delete(object_names.checkpoint(entry.slot))
         try:
-            await ask(Request(store=store.url, operation="forget", slot=entry.slot))
+            await ask(Request(store=store.url, operation="forget", checkpoint=entry.slot))
         except TidelogError as error:  # no job runs here: its next start finds out by itself
-            Event.JOB_NOT_ASKED.log(logger, slot=entry.slot, error=error)
+            Event.JOB_NOT_ASKED.log(logger, checkpoint=entry.slot, error=error)
     output.show(
         {
             "url": store.url,
             "deleted": not dry_run,
             "name": entry.name,
-            "slot": entry.slot,
+            "checkpoint": entry.slot,
             "objects": plan.objects,
             "freed_bytes": plan.freed_bytes,
         },
-        f"savepoint {entry.name} in slot {entry.slot} {'would be ' if dry_run else ''}removed; "
-        f"{len(plan.objects)} objects of {size(plan.freed_bytes)} are needed by nothing else",
+        f"savepoint {entry.name}, checkpoint {entry.slot}, "
+        f"{'would be ' if dry_run else ''}removed; {len(plan.objects)} objects of "
+        f"{size(plan.freed_bytes)} are needed by nothing else",
         *(["nothing was deleted; add --delete to do it"] if dry_run else []),
     )
     return EXIT_OK

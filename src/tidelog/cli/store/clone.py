@@ -19,7 +19,7 @@ from tidelog.storage.open import StoreAccess, is_remote
 
 
 @click.command("clone")
-@click.argument("origin", metavar="URL@SLOT")
+@click.argument("origin", metavar="URL@N")
 @click.argument("target", metavar="NEWURL")
 @click.option("--copy", is_flag=True, help="Copy every object, also where the stores could share.")
 @click.option(
@@ -52,10 +52,10 @@ async def command(
 ) -> int:
     """Begin the store at NEWURL with a checkpoint of another one.
 
-    URL@SLOT is a checkpoint: URL@7, URL@latest, or URL@NAME of a savepoint. A job that is started
-    on NEWURL resumes from it and goes its own way; give it an output of its own. The two stores
-    never depend on each other: on one local disk they share files, each with a name of its own,
-    elsewhere the objects are copied, and so is what is encrypted in one of them. The origin is
+    URL@N is a checkpoint by its number: URL@7, URL@latest, or URL@NAME of a savepoint. A job that
+    is started on NEWURL resumes from it and goes its own way; give it an output of its own. The two
+    stores never depend on each other: on one local disk they share files, each with a name of its
+    own, elsewhere the objects are copied, and so is what is encrypted in one of them. The origin is
     only read; its job may run.
     """
     effects = Effects()
@@ -89,11 +89,10 @@ async def command(
             **fields_of(cloned, "checkpoint"),
             "url": destination.url,
             "origin": source.url,
-            "slot": checkpoint.slot,
-            "checkpoint_id": checkpoint.checkpoint_id,
+            "checkpoint": checkpoint.slot,
         },
-        f"slot {checkpoint.slot} of {parsed_origin.url} is the beginning of {destination.url}: "
-        f"{cloned.shared} objects of {size(cloned.shared_bytes)} shared, {cloned.copied} of "
-        f"{size(cloned.copied_bytes)} copied",
+        f"checkpoint {checkpoint.slot} of {parsed_origin.url} is the beginning of "
+        f"{destination.url}: {cloned.shared} objects of {size(cloned.shared_bytes)} shared, "
+        f"{cloned.copied} of {size(cloned.copied_bytes)} copied",
     )
     return EXIT_OK

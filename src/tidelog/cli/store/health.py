@@ -90,7 +90,9 @@ async def inspect_command(invocation: StoreCommand, deep: bool) -> int:
         report = await audit(invocation.store, deep=deep, progress=progress)
     if report.problems:
         running = await runs_here(invocation.store.url)
-        report = replace(report, problems=advised(report.problems, report.slots, running=running))
+        report = replace(
+            report, problems=advised(report.problems, report.checkpoints, running=running)
+        )
     newest = report.newest_restorable
     problems = [
         {
@@ -98,7 +100,7 @@ async def inspect_command(invocation: StoreCommand, deep: bool) -> int:
             "where": problem.where,
             "expected": problem.expected,
             "found": problem.found,
-            "slots": problem.unusable,
+            "checkpoints": problem.unusable,
             "action": problem.action,
         }
         for problem in report.problems
@@ -112,11 +114,11 @@ async def inspect_command(invocation: StoreCommand, deep: bool) -> int:
 def _described(report: AuditReport, *, deep: bool) -> Iterator[str | Rows]:
     restorable = {True: "yes", False: "NO", None: None}
     yield Rows(
-        report.slots,
-        *("slot", "kind", "checkpoint_id", ("restorable", lambda s: restorable[s.restorable])),
+        report.checkpoints,
+        *("checkpoint", "kind", ("restorable", lambda s: restorable[s.restorable])),
     )
     for problem in report.problems:
-        yield from finding_lines(problem, "slot")
+        yield from finding_lines(problem, "checkpoint")
     yield ""
     depth = "every byte read" if deep else "bytes not read, --deep reads them"
     objects = f"{report.objects} data objects of {size(report.bytes)}"
@@ -144,7 +146,7 @@ async def _inspect_partitions(
         store = invocation.access.open(path, invocation.effects)
         try:
             return await audit(store, deep=deep)
-        except ObjectNotFoundError as error:  # it has lost all of its slots
+        except ObjectNotFoundError as error:  # it has lost all of its checkpoints
             return AuditReport((), (unreadable(path, error),), 0, 0)
         finally:
             await store.close()

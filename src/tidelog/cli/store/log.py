@@ -14,7 +14,7 @@ from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import Checkpoint, SubtaskState, is_canonical
 from tidelog.cli.exit_codes import EXIT_OK
 from tidelog.cli.output import Output, fields_of, text
-from tidelog.cli.store.options import StoreCommand, on_store, selected, slot_option
+from tidelog.cli.store.options import StoreCommand, checkpoint_option, on_store, selected
 from tidelog.errors import ConfigError, ObjectNotFoundError, RestoreError
 from tidelog.ids import SeqNo, Slot
 from tidelog.state.schema.decode import DecodedRow, RowDecoder
@@ -25,14 +25,14 @@ POLL_S: Final = 1.0
 
 @click.command("log")
 @on_store
-@slot_option
+@checkpoint_option
 @click.option("--operator", metavar="ID", help="Changes of this operator only.")
 @click.option("--subtask", type=click.IntRange(min=0), help="Changes of this subtask only.")
 @click.option("--follow", is_flag=True, help="Go on with the checkpoints to come, until the last.")
 @click.option("--limit", type=click.IntRange(min=1), help="Stop after so many changes.")
 async def command(
     invocation: StoreCommand,
-    slot: CheckpointName,
+    checkpoint: CheckpointName,
     operator: str | None,
     subtask: int | None,
     follow: bool,
@@ -43,16 +43,16 @@ async def command(
     The log reaches from each subtask's last materialization to the checkpoint. Subtasks follow
     each other; within one, changes are in their order.
     """
-    if follow and slot is not None:
+    if follow and checkpoint is not None:
         raise ConfigError(
-            "--follow with --slot",
+            "--follow with --checkpoint",
             expected="one of them",
             found="both",
             action="leave one out; --follow starts at the newest checkpoint",
         )
     tail = Tail(invocation, operator, subtask)
     remaining = limit
-    async for line in tail.lines(slot, follow=follow):
+    async for line in tail.lines(checkpoint, follow=follow):
         _print(invocation.output, line)
         if remaining is not None and isinstance(line, Change):
             remaining -= 1
@@ -63,7 +63,7 @@ async def command(
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    slot: Slot
+    checkpoint: Slot
     operator: str
     subtask: int
     seqno: SeqNo
@@ -96,11 +96,11 @@ class Tail:
         self._reader = SegmentReader(self.invocation.store)
 
     async def lines(
-        self, slot: CheckpointName, *, follow: bool
+        self, name: CheckpointName, *, follow: bool
     ) -> AsyncIterator[Change | MissingRange]:
         """The changes of a checkpoint, and of those after it when following."""
         store, clock = self.invocation.store, self.invocation.effects.clock
-        checkpoint = await find(store, slot)
+        checkpoint = await find(store, name)
         while True:
             try:
                 # A canonical savepoint holds rows: no change of the job is among them.

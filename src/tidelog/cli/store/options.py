@@ -51,18 +51,18 @@ _OF_WHAT_IS_STORED: Final = (
 
 
 def checkpoint_name(text: str) -> CheckpointName:
-    """A slot's number, a savepoint's name or `latest`; an argument's type. Raises BadParameter."""
+    """A checkpoint's number, a savepoint's name or `latest`, of an option; raises BadParameter."""
     try:
         return parse_checkpoint(text)
     except ConfigError as error:
         raise click.BadParameter(str(error)) from error
 
 
-slot_option = option(
-    "--slot",
+checkpoint_option = option(
+    "--checkpoint",
     type=checkpoint_name,
     default="latest",
-    help="A slot's number, the name of a savepoint, or latest.",
+    help="A checkpoint's number, the name of a savepoint, or latest.",
 )
 
 
@@ -191,6 +191,6 @@ def selected(
     raise ConfigError(
         ", ".join(f"{option} {value}" for option, value in options if value is not None),
         expected=f"one of {operators}, counted from 0",
-        found=f"none of that name in slot {checkpoint.slot}",
+        found=f"none of that name in checkpoint {checkpoint.slot}",
         action="correct the option",
     )

@@ -17,7 +17,7 @@ from tidelog.checkpoint.manifest import OperatorState, SubtaskState
 from tidelog.cli.exit_codes import EXIT_OK
 from tidelog.cli.options import option
 from tidelog.cli.output import Rows, Step
-from tidelog.cli.store.options import StoreCommand, on_store, selected, slot_option
+from tidelog.cli.store.options import StoreCommand, checkpoint_option, on_store, selected
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, usable_path
 from tidelog.state.recovery.base_table import reading_factory
@@ -35,7 +35,7 @@ _COPY_ROWS: Final = 10_000
 
 @click.command("restore")
 @on_store
-@slot_option
+@checkpoint_option
 @click.option("--operator", metavar="ID", help="This operator only.")
 @click.option(
     "--to",
@@ -53,7 +53,7 @@ _COPY_ROWS: Final = 10_000
 )
 async def command(
     invocation: StoreCommand,
-    slot: CheckpointName,
+    checkpoint: CheckpointName,
     operator: str | None,
     directory: Path,
     output_format: Format,
@@ -63,8 +63,8 @@ async def command(
     The store is only read. When something fails, nothing is left in the directory.
     """
     output, effects = invocation.output, invocation.effects
-    checkpoint = await find(invocation.store, slot)
-    chosen = selected(checkpoint, operator)
+    entry = await find(invocation.store, checkpoint)
+    chosen = selected(entry, operator)
     progress = RestoreProgress.of(effects.clock, (state for _, state in chosen))
     with _target(directory), output.progress("restoring") as step:
         showing = asyncio.ensure_future(_show(progress, step, effects))
@@ -77,14 +77,13 @@ async def command(
     output.show(
         {
             "url": invocation.store.url,
-            "slot": checkpoint.slot,
-            "checkpoint_id": checkpoint.checkpoint_id,
+            "checkpoint": entry.slot,
             "format": output_format,
             "to": str(directory),
             "subtasks": subtasks,
         },
         Rows(subtasks, "operator", "subtask", "changes", "rows", "path"),
-        f"slot {checkpoint.slot} restored",
+        f"checkpoint {entry.slot} restored",
     )
     return EXIT_OK
 

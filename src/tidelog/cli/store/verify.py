@@ -18,7 +18,7 @@ from tidelog.spark.checkpoint.checkpoint import store_url
 from tidelog.verify.results import Choice
 from tidelog.verify.verification import CheckpointReport, VerifyReport, verify
 
-_KINDS: Final = {"job": "slot", "query": "batch"}
+_KINDS: Final = {"job": "checkpoint", "query": "batch"}
 _LAYOUTS: Final = {"job": "tidelog", "query": "spark"}
 
 
@@ -30,12 +30,12 @@ def _choice(text: str) -> Choice:
 @click.command("verify")
 @partial(on_store_for_a_verdict, location=store_url)  # as Spark writes it
 @option(
-    "--slot",
+    "--checkpoint",
     "chosen",
     type=_choice,
     metavar="N",
     default="all",
-    help="One checkpoint: its slot (of a Spark query: its batch), the name of a savepoint, or "
+    help="One checkpoint: its number (of a Spark query: its batch), the name of a savepoint, or "
     "latest.",
 )
 @options_of("engine", EngineOptions)
@@ -116,11 +116,11 @@ def _action(report: VerifyReport, problem: Finding) -> str:
     if newest is None and not report.all_seen:
         return (
             "bring the object back from a backup, or look for a sound checkpoint among the others: "
-            f"`tidelog verify {report.url}`, without --slot"
+            f"`tidelog verify {report.url}`, without --checkpoint"
         )
     if newest is None:
         return "bring the object back from a backup; no other checkpoint is sound"
-    restore = f"restore slot {newest}" if report.layout == "job" else f"use batch {newest}"
+    restore = f"restore checkpoint {newest}" if report.layout == "job" else f"use batch {newest}"
     return f"bring the object back from a backup, or {restore}"
 
 

@@ -5,7 +5,7 @@ they agree on its kind, whatever widths they store it in; nothing loses precisio
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
@@ -90,7 +90,8 @@ def _scalar(kind: Any) -> Column | None:
     if getattr(kind, "extension_name", None) == "arrow.uuid":
         return Column("UUID")
     if pa.types.is_timestamp(kind) and kind.tz is not None:
-        return Column("datetime with zone", pa.timestamp("us", "UTC"), _utc)
+        # In UTC a record needs no data base of zones, and equal times are equal values.
+        return Column("datetime with zone", pa.timestamp("us", "UTC"), lambda t: t.astimezone(UTC))
     casts = {
         "date": pa.date32(),
         "time": pa.time64("us"),
@@ -101,11 +102,6 @@ def _scalar(kind: Any) -> Column | None:
         if any(getattr(pa.types, test)(kind) for test in tests):
             return Column(name, casts.get(name))
     return None
-
-
-def _utc(value: datetime) -> datetime:
-    # In UTC: a record needs no data base of zones, and equal times are equal values.
-    return value.astimezone(UTC)
 
 
 def _row(kind: Any) -> Column | None:

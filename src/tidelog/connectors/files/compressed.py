@@ -145,7 +145,14 @@ class CompressedText:
         if not self._data:
             # Nothing at all is what a writer leaves that has only created its file.
             if self._member is not None or not self._data_end:
-                raise self._truncated()
+                raise CorruptObjectError(
+                    f"compressed input file {self._file.path}, byte {self._file.size_now()}",
+                    expected="more: the file is not complete",
+                    found="its end",
+                    action="put the whole file there and start again, which goes on where it was; "
+                    "write compressed files elsewhere, or under a name with a dot in front, and "
+                    "rename them when they are complete",
+                )
             self.ends_at = self._start + len(self._text)
             return False
         if self._member is None:
@@ -181,13 +188,3 @@ class CompressedText:
         data = self._file.read(self._data_end, _PIECE)
         self._data = memoryview(data)
         self._data_end += len(data)
-
-    def _truncated(self) -> CorruptObjectError:
-        return CorruptObjectError(
-            f"compressed input file {self._file.path}, byte {self._file.size_now()}",
-            expected="more: the file is not complete",
-            found="its end",
-            action="put the whole file there and start again, which goes on where it was; write "
-            "compressed files elsewhere, or under a name with a dot in front, and rename them "
-            "when they are complete",
-        )

@@ -41,6 +41,16 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 """With which some programs begin files of UTF-8; it belongs to no line."""
 
 
+_COUNTED_AT_ONCE: Final = 1 << 20
+"""Bytes that are read at once for the number of a line."""
+
+
+def without_mark(data: bytes) -> tuple[bytes, int]:
+    """The beginning of a text without its byte order mark, and the length of the mark."""
+    length = len(_BYTE_ORDER_MARK) if data.startswith(_BYTE_ORDER_MARK) else 0
+    return data[length:], length
+
+
 class LineFiles(InputFiles):
     """Files that are read by lines; subclasses say what a line becomes."""
 
@@ -143,12 +153,7 @@ class LineReader(SplitReader):
         self._logged: dict[str, int] = {}
         self._file = InputFile(path)
         try:
-            begin = MEMBERS.get(path.suffix.lower())
-            self._text: PlainText | CompressedText = (
-                PlainText(self._file, position, follow=source.follow)
-                if begin is None
-                else CompressedText(self._file, position, begin)
-            )
+            self._text = self.new_text(position)
         except BaseException:
             self.close()
             raise
@@ -161,20 +166,33 @@ class LineReader(SplitReader):
         return end is not None and self._offset >= end
 
     @abstractmethod
-    def decode(self, data: bytes, offset: int) -> list[Any]:
-        """The records in whole lines that stand at an offset of the text."""
+    def records(self, data: bytes, offset: int, *, last: bool) -> tuple[list[Any], int]:
+        """The records in data that begin at an offset of the text, and the length of their lines;
+        the last data of a text may end without a newline.
+        """
+
+    def new_text(self, position: Any) -> PlainText | CompressedText:
+        """The text of the file from a position on."""
+        begin = MEMBERS.get(self._path.suffix.lower())
+        if begin is None:
+            return PlainText(self._file, position, follow=self._source.follow)
+        return CompressedText(self._file, position, begin)
+
+    def line_number(self, offset: int) -> int:
+        """The number of the line at an offset, for an error: the text before is read again."""
+        text, start, number = self.new_text(None), 0, 1
+        while data := text.read(start, min(_COUNTED_AT_ONCE, offset - start)):
+            number += data.count(b"\n")
+            start += len(data)
+        return number
 
     def read(self) -> list[Any] | None:
         if self.at_end:
             return None
-        data = self._lines(self._offset)
-        self.delay_s = _POLL_S[0] if data else min(2 * self.delay_s, _POLL_S[1])
-        text, offset = data, self._offset
-        if offset == 0 and data.startswith(_BYTE_ORDER_MARK):
-            text, offset = data[len(_BYTE_ORDER_MARK) :], len(_BYTE_ORDER_MARK)
-        records = self.decode(text, offset) if text else []
-        self._offset += len(data)
-        self.read_bytes = len(data)
+        records, length = self._next(self._offset)
+        self.delay_s = _POLL_S[0] if length else min(2 * self.delay_s, _POLL_S[1])
+        self._offset += length
+        self.read_bytes = length
         self.unread = self._text.unread(self._offset)
         self.position = self._text.position(self._offset)
         if self.at_end:
@@ -208,23 +226,30 @@ class LineReader(SplitReader):
                 Event.INPUT_LINES.log(logger, file=self._path, lines=lines, what=what)
                 self._logged[what] = lines
 
-    def _lines(self, offset: int) -> bytes:
-        """Whole lines from the offset on; empty when a followed file has none yet."""
+    def _next(self, offset: int) -> tuple[list[Any], int]:
+        """Records from the offset on and the length of their lines; none when a followed file has
+        no whole one yet.
+        """
         size, longest = self._source.chunk, self._source.longest
         while True:
             data = self._text.read(offset, size)
-            length = data.rfind(b"\n") + 1
-            if not length and len(data) > longest:
-                raise ConfigError(
-                    f"input file {self._path}, line at byte {offset}",
-                    expected=f"a newline within {longest} bytes",
-                    found="none",
-                    action="raise max_line_bytes, or check that the file holds lines",
-                )
-            if offset + len(data) == self._text.ends_at:
-                return data  # up to the last line, which may lack its newline
-            if length:
-                return data[:length]
+            if len(data) > longest and b"\n" not in data:
+                raise self._too_long(offset)
+            last = offset + len(data) == self._text.ends_at
+            lines, mark = without_mark(data) if offset == 0 else (data, 0)
+            records, length = self.records(lines, offset + mark, last=last) if lines else ([], 0)
+            if length or last:
+                return records, mark + length
             if len(data) < size:
-                return b""
+                return [], 0
+            if len(data) > longest:
+                raise self._too_long(offset)
             size = min(2 * size, longest + 1)
+
+    def _too_long(self, offset: int) -> ConfigError:
+        return ConfigError(
+            f"input file {self._path}, line at byte {offset}",
+            expected=f"a newline within {self._source.longest} bytes",
+            found="none",
+            action="raise max_line_bytes, or check that the file holds lines",
+        )

@@ -8,19 +8,18 @@ blank lines are no records.
 """
 
 from contextlib import suppress
-from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
-from tidelog.connectors.arguments import typed
-from tidelog.connectors.files.line_reader import CHUNK_BYTES, MAX_LINE_BYTES, LineFiles, LineReader
-from tidelog.errors import CorruptObjectError, require
+from tidelog.connectors.files.line_reader import LineFiles, LineReader
+from tidelog.connectors.files.parsed import Malformed, ParsedFiles, ParsedReader
+from tidelog.errors import CorruptObjectError
 from tidelog.state.schema.row import Row, row_maker
 
-OnError = Literal["fail", "skip"]
-
 _decoder: Final = msgspec.json.Decoder(dict[str, Any])
+_MARK_BYTES: Final = 3
+"""The most that stands before the first line: a byte order mark."""
 _MALFORMED: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -43,7 +42,11 @@ class TextFileSource(LineFiles):
 class TextReader(LineReader):
     """The lines of one file as `str`."""
 
-    def decode(self, data: bytes, offset: int) -> list[str]:
+    def records(self, data: bytes, offset: int, *, last: bool) -> tuple[list[str], int]:
+        length = len(data) if last else data.rfind(b"\n") + 1
+        return self._decoded(data[:length]) if length else [], length
+
+    def _decoded(self, data: bytes) -> list[str]:
         # A newline byte is never part of another UTF-8 character, nor of a broken one, so
         # decoding many lines at once gives what decoding each would.
         try:
@@ -61,49 +64,32 @@ class TextReader(LineReader):
         return lines
 
 
-class JsonLinesSource(LineFiles):
+class JsonLinesSource(ParsedFiles):
     """Lines of files as `Row`s; files are found and read as by `TextFileSource`.
 
     A line that is not a JSON object stops the job, or is left out, counted and logged when
     `on_error` is "skip". Sizes are in bytes. Raises ConfigError.
     """
 
-    @typed
-    def __init__(
-        self,
-        path: Path | str,
-        include: str = "*",
-        *,
-        on_error: OnError = "fail",
-        follow: bool = False,
-        chunk_bytes: int = CHUNK_BYTES,
-        max_line_bytes: int = MAX_LINE_BYTES,
-    ) -> None:
-        super().__init__(
-            path, include, follow=follow, chunk_bytes=chunk_bytes, max_line_bytes=max_line_bytes
-        )
-        require("on_error", repr(on_error), on_error in ("fail", "skip"), "'fail' or 'skip'")
-        self.skip = on_error == "skip"
-
     def open(self, split: str, position: Any) -> "JsonReader":
         """Raises ObjectNotFoundError and StorageError."""
         return JsonReader(self, split, position)
 
 
-class JsonReader(LineReader):
+class JsonReader(ParsedReader):
     """The lines of one file as rows."""
 
-    def __init__(self, source: JsonLinesSource, split: str, position: Any) -> None:
-        super().__init__(source, split, position)
-        self._skip = source.skip
+    left_out = "are no JSON objects and were left out"
 
-    def decode(self, data: bytes, offset: int) -> list[Row]:
+    def records(self, data: bytes, offset: int, *, last: bool) -> tuple[list[Row], int]:
         """Raises CorruptObjectError for a malformed line, unless those are skipped."""
+        length = len(data) if last else data.rfind(b"\n") + 1
+        data = data[:length]
         if b"\r\n" in data:
             # Within an object it is white space; an error tells the offset in what is there.
             with suppress(CorruptObjectError):
-                return self._decoded(data.replace(b"\r\n", b"\n"), offset)
-        return self._decoded(data, offset)
+                return self._decoded(data.replace(b"\r\n", b"\n"), offset), length
+        return self._decoded(data, offset) if length else [], length
 
     def _decoded(self, data: bytes, offset: int) -> list[Row]:
         count = data.count(b"\n") + (not data.endswith(b"\n"))
@@ -123,20 +109,24 @@ class JsonReader(LineReader):
                 rows.append(_row(_decoder.decode(line)))
             except _MALFORMED as error:
                 if line and not line.isspace():
-                    self._malformed(offset, error)
+                    self.malformed(offset, _problem(line, error, is_first=offset <= _MARK_BYTES))
             offset += len(line) + 1
         return rows
 
-    def _malformed(self, offset: int, error: Exception) -> None:
-        if not self._skip:
-            raise CorruptObjectError(
-                f"input file {self._path}, line at byte {offset}",
-                expected="a JSON object",
-                found=str(error),
-                action='correct the line, or pass on_error="skip" to leave such lines out',
-            ) from error
-        self._source.skipped += 1
-        self.count(1, "are no JSON objects and were left out")
+
+def _problem(line: bytes, error: Exception, *, is_first: bool) -> Malformed:
+    """What is wrong with a line; the first one tells a file of another format."""
+    expected, begin = "one JSON object a line", line.lstrip()[:1]
+    if is_first and begin == b"[":
+        action = "write its elements as a line each, as `jq -c '.[]'` does"
+        return Malformed(expected, f"an array: {error}", action=action)
+    if is_first and begin == b"{" and line.rstrip()[-1:] in b"{,":
+        action = "write each object in one line, as `jq -c .` does"
+        return Malformed(expected, f"one in several lines: {error}", action=action)
+    if is_first and begin != b"{" and any(mark in line for mark in (b",", b";", b"\t")):
+        action = "read CSV by CsvSource; for another line that is wrong, correct it"
+        return Malformed(expected, f"{line[:60]!r}: {error}", action=action)
+    return Malformed(expected, str(error))
 
 
 def _flat(objects: list[dict[str, Any]]) -> list[Row]:

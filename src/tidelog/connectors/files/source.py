@@ -59,6 +59,7 @@ class InputFiles(Source):
         self._include = include
         self._includes = _matcher(include)
         self.follow = follow
+        self.has_end = not follow
         self.rediscover_s = _REDISCOVER_S if follow else None
         self._silent: dict[str, SilentFile] = {}
 

@@ -47,6 +47,7 @@ class IterableSource(Source):
     def __init__(self, records: Records | Mapping[str, Records], *, blocking: bool = False) -> None:
         self._splits = dict(records) if isinstance(records, Mapping) else {"records": records}
         self.blocking = blocking
+        self.has_end = not blocking
         for name, split in self._splits.items():
             if not isinstance(split, Sequence) and not callable(split):
                 raise ConfigError(
@@ -141,6 +142,7 @@ class RateSource(Source):
         self._records_per_s = records_per_s
         self.splits = splits
         self._limit = limit
+        self.has_end = limit is not None
         self._start = start
         self.make = make
         self.clock = SystemClock() if clock is None else clock

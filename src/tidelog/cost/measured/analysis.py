@@ -54,8 +54,8 @@ async def measure(
         job=newest.job,
         engine=engine.name,
         checkpoints=len(history),
-        first_slot=history[0].slot,
-        last_slot=history[-1].slot,
+        first_checkpoint=history[0].slot,
+        last_checkpoint=history[-1].slot,
         seconds=seconds(runs),
         checkpoint_s=checkpoint_s,
         operators=tuple(operators),
@@ -102,9 +102,9 @@ def _notes(
 def _border(before: MeasuredSnapshot, after: MeasuredSnapshot) -> str:
     """What lies between two runs."""
     if after.final:
-        return f"slot {after.slot} ended the job: what its end of data changed is not counted"
+        return f"checkpoint {after.slot} ended the job: what its end of data changed is not counted"
     return (
-        f"between slot {before.slot} and {after.slot} checkpoints are missing, or the job was "
+        f"between {before.slot} and {after.slot} checkpoints are missing, or the job was "
         "restarted: nothing is measured across"
     )
 

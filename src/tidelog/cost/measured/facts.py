@@ -164,7 +164,7 @@ class MeasuredInterval:
     """Checkpoints that build on the first of both, and so have the log of this interval."""
     peak_bytes: int
     """Bytes of log in the fullest of these checkpoints."""
-    peak_slot: int
+    peak_checkpoint: int
     peak_changes: int
     """Changes in that log that came after the materialization."""
 
@@ -174,7 +174,7 @@ class MeasuredInterval:
 
     @property
     def peak_log(self) -> LogKey:
-        return self.peak_slot, self.who
+        return self.peak_checkpoint, self.who
 
 
 def intervals(
@@ -196,7 +196,7 @@ def intervals(
             changes=end.upto - start.upto,
             checkpoints=len(within),
             peak_bytes=sizes[peak.slot],
-            peak_slot=peak.slot,
+            peak_checkpoint=peak.slot,
             peak_changes=peak.seqno - start.upto,
         )
         complete.append(interval)

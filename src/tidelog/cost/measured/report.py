@@ -104,8 +104,8 @@ class OverheadReport:
     job: str
     engine: str
     checkpoints: int
-    first_slot: int
-    last_slot: int
+    first_checkpoint: int
+    last_checkpoint: int
     seconds: float
     """Time that the retained checkpoints cover without a gap."""
     checkpoint_s: float | None

@@ -154,7 +154,7 @@ class _Job:
         keyed, cycles, log = settings.keyed_per_process, self.replayed_cycles, self.log
         older_s = (retain - 1) * self.cycle_s
         return Fetch(
-            slots=Objects(retain, retain * self.manifest),
+            manifests=Objects(retain, retain * self.manifest),
             # What the older checkpoints name besides the newest.
             described=self._descriptors(
                 1 + older_s / self.tables.period, 1 + older_s / self.source_period

@@ -39,8 +39,8 @@ class Objects:
 class Fetch:
     """What a restore of one process reads."""
 
-    slots: Objects
-    """Slots of the retained checkpoints, whose manifests are read."""
+    manifests: Objects
+    """Those of the retained checkpoints."""
     described: Objects
     """Descriptors that any retained checkpoint names."""
     files: Objects
@@ -58,7 +58,7 @@ def restore_s(fetch: Fetch, settings: Settings) -> float:
     described = Objects(fetch.described.count + _OBJECT_LISTS, fetch.described.bytes)
     return (
         _IN_A_ROW * link.latency_s
-        + side_by_side_s(fetch.slots, AT_ONCE, link)
+        + side_by_side_s(fetch.manifests, AT_ONCE, link)
         + side_by_side_s(described, AT_ONCE, link)
         + side_by_side_s(state, link.requests, link)
         + fetch.changes / settings.materialize.replay_rate
@@ -81,7 +81,7 @@ def reads(fetch: Fetch, settings: Settings, cycle_s: float) -> Reads:
     """What all processes ask for a second: each checkpoint lists the slots above its own, and now
     and then all objects are listed, to see whether one is gone.
     """
-    count, size = fetch.slots.count, fetch.slots.bytes
+    count, size = fetch.manifests.count, fetch.manifests.bytes
     for kind in (fetch.described, fetch.files, fetch.segments):
         count += settings.workers * kind.count
         size += settings.workers * kind.bytes

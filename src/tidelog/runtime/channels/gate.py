@@ -8,10 +8,12 @@ queues: they carry no data and have no place in the order of records.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
+from operator import attrgetter
 
 from tidelog.runtime.channels.channel import Channel
-from tidelog.runtime.channels.messages import Barrier, Batch, EndOfChannel, Message
+from tidelog.runtime.channels.messages import Barrier, Batch, EndOfChannel, EndOfData, Message
 from tidelog.runtime.operators.progress import Standstills
 
 
@@ -32,7 +34,7 @@ class Gate:
 
     @property
     def waiting(self) -> list[int]:
-        return [size for channel in self.channels for size in channel.waiting]
+        return list(chain.from_iterable(map(attrgetter("waiting"), self.channels)))
 
     def deliver_while(self, output_available: Callable[[], bool]) -> None:
         """Deliver records only while this is true; call `wake` when it became true."""
@@ -137,3 +139,48 @@ class Gate:
     def _take(self, channel: int) -> tuple[int, Message]:
         self._turn = (channel + 1) % len(self.channels)
         return channel, self.channels[channel].take()
+
+
+class TableGate(Gate):
+    """A gate that delivers no records but those of a table, until the table has come as a whole.
+
+    What waits here was sent after the table's last row was: no barrier that the table's channels
+    wait for is behind it.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        make_channel: "Callable[[Gate, int], Channel]",
+        table: Iterable[int],
+    ) -> None:
+        super().__init__(channels, make_channel)
+        self._table = set(table)
+        """Channels of the table whose data has not ended."""
+
+    def _next_ready(self, *, available: bool) -> int | None:
+        if not self._table:
+            return super()._next_ready(available=available)
+        channels = self.channels
+        table_recovers = any(channels[number].recovered for number in self._table)
+        start = 0 if any(channel.recovered for channel in channels) else self._turn
+        for step in range(len(channels)):
+            number = (start + step) % len(channels)
+            channel = channels[number]
+            head = channel.head
+            if head is None or number in self._blocked:
+                continue
+            if number in self._table:
+                waits = table_recovers and not channel.recovered
+            else:
+                # What is restored needs no more than the rows that are restored as well.
+                waits = table_recovers if channel.recovered else isinstance(head, Batch)
+            if not waits and (available or isinstance(head, Barrier | EndOfChannel)):
+                return number
+        return None
+
+    def _take(self, channel: int) -> tuple[int, Message]:
+        number, message = super()._take(channel)
+        if self._table and isinstance(message, EndOfData | EndOfChannel):
+            self._table.discard(number)
+        return number, message

@@ -7,6 +7,7 @@ order they were emitted, but for barriers that overtake.
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.buffers import BufferLimit
@@ -45,17 +46,24 @@ class OutputEdge:
     """How many records are routed at a time: a key function may take long."""
 
 
+class _End(NamedTuple):
+    """The producer's end of a channel."""
+
+    channel: Channel
+    name: ChannelId
+    stays_aligned: bool
+
+
 class ChannelOutput:
     """All edges out of one subtask."""
 
     def __init__(self, edges: list[OutputEdge], work: WorkTime, limit: BufferLimit) -> None:
         self._edges = edges
         self.limit = limit
-        self._ends = [
-            (channel, name, edge.stays_aligned)
-            for edge in edges
-            for channel, name in zip(edge.channels, edge.names, strict=True)
-        ]
+        self._ends: list[_End] = []
+        for edge in edges:
+            for channel, name in zip(edge.channels, edge.names, strict=True):
+                self._ends.append(_End(channel, name, edge.stays_aligned))
         self._started_splits: dict[Hashable, None] = {}
         self._ended_splits: list[Hashable] = []
         """Splits that have begun and ended since the last announcement."""

@@ -38,7 +38,7 @@ class CheckpointPhases:
     manifest_s: float = gauge(
         "checkpoint_manifest_seconds",
         "Time from when every subtask's part of the last checkpoint was durable until its "
-        "manifest was in its slot, with no newer start above it.",
+        "manifest was stored, with no newer start above it.",
         watch="A few requests to the store, one after the other: its latency.",
         default=0.0,
     )
@@ -56,8 +56,9 @@ class NewTable(msgspec.Struct, frozen=True):
 class CompletedCheckpoint(msgspec.Struct, frozen=True):
     """A checkpoint that this run completed."""
 
-    slot: Slot
-    checkpoint_id: CheckpointId
+    checkpoint: Slot
+    """Its number."""
+    attempt: CheckpointId
     generation: Generation
     created_ms: int
     """As its manifest has it."""
@@ -113,13 +114,13 @@ def completed(
     sizes: CheckpointSizes,
 ) -> CompletedCheckpoint:
     """What to remember; `seconds` are those from the trigger until every part was durable, and
-    until the manifest was in its slot. `previous` is the checkpoint before, if there was one.
+    until the manifest was stored. `previous` is the checkpoint before, if there was one.
     """
     durable_s, whole_s = seconds
     facts = [state.barrier for _, state in entry.subtasks() if state.barrier is not None]
     return CompletedCheckpoint(
-        slot=entry.slot,
-        checkpoint_id=entry.checkpoint_id,
+        checkpoint=entry.slot,
+        attempt=entry.checkpoint_id,
         generation=entry.author.generation,
         created_ms=entry.created_ms,
         seconds=whole_s,

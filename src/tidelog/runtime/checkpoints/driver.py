@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import msgspec
 
@@ -51,19 +52,20 @@ from tidelog.runtime.checkpoints.requests import (
     change_of,
 )
 from tidelog.runtime.checkpoints.stored_objects import StoredObjects
+from tidelog.runtime.subtasks.loading import Loading, loading
 from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.vertices import Vertex, sink_types, source_types
 from tidelog.state.meaning import stored_meaning
 from tidelog.state.operator_state import union_in_part
 
 
-def predecessors(vertices: Iterable[Vertex]) -> dict[SubtaskId, list[SubtaskId]]:
+def predecessors(vertices: Iterable[Vertex]) -> dict[SubtaskId, tuple[SubtaskId, ...]]:
     """Every subtask of the job with those that send to it directly."""
-    return {
-        subtask: [sender for upstream, _ in vertex.inputs for sender in upstream.subtasks]
-        for vertex in vertices
-        for subtask in vertex.subtasks
-    }
+    senders: dict[SubtaskId, tuple[SubtaskId, ...]] = {}
+    for vertex in vertices:
+        before = chain.from_iterable(upstream.subtasks for upstream in vertex.upstreams)
+        senders |= dict.fromkeys(vertex.subtasks, tuple(before))
+    return senders
 
 
 logger = logging.getLogger(__name__)
@@ -89,6 +91,8 @@ class CheckpointDriver:
     _unproven: list[Checkpoint] = field(default_factory=list)
     """Checkpoints that were given up because no answer came, and are in their slots after all."""
     _requests: CheckpointRequests = field(init=False)
+    _waiting: dict[str, set[SubtaskId]] = field(init=False)
+    """Sources that have not begun, and the tasks whose end they wait for."""
     _closed: bool = False
     """No checkpoint completes any more."""
     _started: float = 0.0
@@ -96,6 +100,11 @@ class CheckpointDriver:
     def __post_init__(self) -> None:
         plan = self.start.plan
         self._exited = dict(plan.finished)
+        of_vertex = {vertex.id: set(vertex.subtasks) for vertex in plan.vertices}
+        self._waiting = {
+            source: set().union(*map(of_vertex.__getitem__, awaited)).difference(plan.finished)
+            for source, awaited in self._loading().awaited.items()
+        }
         self.next_slot = Slot(self.start.author.generation + 1)
         self.previous = None if plan.resumption.origin is not None else plan.checkpoint
         self.savepoints.known(self.start.history.checkpoints)
@@ -152,11 +161,29 @@ class CheckpointDriver:
         self.metrics.next_since = self._now()
         while not self.coordinator.finished:
             await self.carry_out()
+            self._begin_sources()
             if self.coordinator.finished:
                 break
             await self.reports.wait()
             await self._tick()
         self.finished.set()
+
+    def _loading(self) -> Loading:
+        plan = loading(self.start.plan.vertices)
+        for operator in plan.racing:
+            Event.TABLE_WITHOUT_END.log(logger, operator=operator)
+        for source, tables in plan.awaited.items():
+            Event.SOURCE_WAITS.log(logger, source=source, tables=", ".join(sorted(tables)))
+        return plan
+
+    def _begin_sources(self) -> None:
+        """Let sources begin whose tables are read to their end."""
+        for source, awaited in list(self._waiting.items()):
+            if awaited <= self.reports.ended_tasks:
+                del self._waiting[source]
+                for task in self.tasks:
+                    if task.id.operator == source:
+                        task.begin()
 
     async def change(self) -> Change:
         """What a checkpoint would hold that the last durable one does not."""
@@ -222,7 +249,7 @@ class CheckpointDriver:
                 task.trigger(barrier)
 
     def _abort(self, decision: Abort) -> None:
-        Event.CHECKPOINT_ABORTED.log(logger, checkpoint=decision.checkpoint, reason=decision.reason)
+        Event.CHECKPOINT_ABORTED.log(logger, attempt=decision.checkpoint, reason=decision.reason)
         self._expect_next()
         self.metrics.failed += 1
         self.metrics.last_failure = decision.reason
@@ -274,7 +301,7 @@ class CheckpointDriver:
         now = self._now()
         seconds = now - self._started
         Event.CHECKPOINT_COMPLETED.log(
-            logger, checkpoint=checkpoint, slot=entry.slot, seconds=seconds
+            logger, checkpoint=entry.slot, attempt=checkpoint, seconds=seconds
         )
         size, times = len(encode_entry(entry)), (durable_s, seconds)
         remembered = completed(entry, self.previous, times, size, sizes)

@@ -34,6 +34,7 @@ class DrivenTask(Protocol):
 
     async def change(self) -> Change: ...
     def trigger(self, barrier: Barrier) -> None: ...
+    def begin(self) -> None: ...
     def drain(self) -> None: ...
     def abort(self, checkpoint: CheckpointId) -> None: ...
     async def complete(self, checkpoint: CheckpointId) -> None: ...
@@ -63,6 +64,8 @@ class Reports:
     """Why barriers do not overtake although the configuration lets them."""
     decisions: deque[Decision[SubtaskId, SubtaskState]] = field(default_factory=deque)
     """Those that are not carried out yet."""
+    ended_tasks: set[SubtaskId] = field(default_factory=set)
+    """Tasks whose data has ended since the start."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def acknowledged(self, checkpoint: CheckpointId, task: SubtaskId, state: SubtaskState) -> None:
@@ -73,6 +76,7 @@ class Reports:
         self.decide(self.coordinator.declined(checkpoint, reason, self.clock.monotonic()))
 
     def ended(self, task: SubtaskId) -> None:
+        self.ended_tasks.add(task)
         self.decide(self.coordinator.ended(task, self.clock.monotonic()))
 
     def keep_aligned(self, reason: str) -> None:
@@ -165,7 +169,7 @@ class Savepoints:
             raise ConfigError(
                 f"savepoint name {requested_name!r}",
                 expected="a name that no other savepoint of this store has",
-                found=f"it is that of slot {slots_by_name[requested_name]}",
+                found=f"it is that of checkpoint {slots_by_name[requested_name]}",
                 action="choose another name",
             )
         return requested_name
@@ -197,7 +201,7 @@ class Savepoints:
         """The job has ended: all requests that are left fail."""
         action = (
             "see what the job said, and whether `tidelog checkpoints list URL` shows the "
-            "savepoint; the next start resumes from the newest slot"
+            "savepoint; the next start resumes from the newest checkpoint"
         )
         for request in list(self._waiting):
             self._fail(request, "a running job", "the job ended before it was done", action)

@@ -9,6 +9,7 @@ stops neither the job nor its checkpoints, but no native savepoint that names on
 
 import asyncio
 import logging
+from collections import ChainMap
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
@@ -118,12 +119,12 @@ class StoredObjects:
         self._lost_names = lost_names
         if unknown:
             self.lost += len(unknown)
-            slots = [s for s, names in self._named().items() if names & lost_names]
+            slots = [slot for slot, names in self._named().items() if names & lost_names]
             Event.OBJECTS_MISSING.log(
                 logger,
                 objects=len(unknown),
                 object=min(unknown),
-                slots=", ".join(map(str, sorted(slots))),
+                checkpoints=", ".join(map(str, sorted(slots))),
             )
         if lost_names:
             await self._replace(lost_names, refresh)
@@ -148,7 +149,7 @@ class StoredObjects:
         """Bytes of the stored objects of those kinds that occur among the names."""
         prefixes = {name.partition("/")[0] + "/" for name in names}
         listed = await together(map(self._list, sorted(prefixes)))
-        return {name: size for part in listed for name, size in part.items()}
+        return dict(ChainMap(*listed))
 
     async def _list(self, prefix: str) -> dict[str, int]:
         return {info.name: info.size async for info in self.start.objects.list(prefix)}

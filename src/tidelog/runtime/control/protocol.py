@@ -20,7 +20,7 @@ import msgspec
 from tidelog import errors
 from tidelog.checkpoint.manifest import Savepoint, SavepointFormat
 from tidelog.errors import ConfigError, StorageError, TidelogError, error_fields
-from tidelog.ids import CheckpointId, Slot, digest
+from tidelog.ids import Slot, digest
 
 DIRECTORY_VARIABLE: Final = "TIDELOG_CONTROL_DIR"
 """Environment variable with the directory of control sockets, for jobs and their clients."""
@@ -91,7 +91,7 @@ Operation = Literal["savepoint", "stop", "status", "observe", "forget"]
 
 class Request(msgspec.Struct, frozen=True):
     """A request: take a savepoint, stop with one, identify the job, send its whole status, or
-    forget a dropped slot.
+    forget a dropped checkpoint.
     """
 
     store: str
@@ -103,7 +103,7 @@ class Request(msgspec.Struct, frozen=True):
     format: SavepointFormat = "native"
     drain: bool = False
     timeout_s: float | None = None
-    slot: Slot | None = None
+    checkpoint: Slot | None = None
 
 
 class Progress(msgspec.Struct, frozen=True, tag_field="event", tag="progress"):
@@ -123,8 +123,7 @@ class Done(msgspec.Struct, frozen=True, tag_field="event", tag="done", omit_defa
     generation: int | None = None
     name: str | None = None
     format: SavepointFormat | None = None
-    slot: Slot | None = None
-    checkpoint_id: CheckpointId | None = None
+    checkpoint: Slot | None = None
     final: bool = False
     status: Any = None
     """The job's `JobStatus`; its fields grow from release to release, so it is read as a dict."""
@@ -139,8 +138,7 @@ class Done(msgspec.Struct, frozen=True, tag_field="event", tag="done", omit_defa
             generation=entry.author.generation,
             name=entry.name,
             format=entry.savepoint_format,
-            slot=entry.slot,
-            checkpoint_id=entry.checkpoint_id,
+            checkpoint=entry.slot,
             final=entry.final,
         )
 

@@ -232,8 +232,8 @@ class _Control:
                 stopping = runner.stop(name, format, drain=request.drain, timeout_s=timeout_s)
                 return await self._report(stopping, writer)
             case "forget":
-                if incarnation is not None and request.slot is not None:
-                    incarnation.collector.forget(request.slot)
+                if incarnation is not None and request.checkpoint is not None:
+                    incarnation.collector.forget(request.checkpoint)
                 return done
         assert_never(request.operation)
 

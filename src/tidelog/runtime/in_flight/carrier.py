@@ -8,6 +8,7 @@ all of it or fails.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from tidelog.changelog.block import open_block
@@ -62,30 +63,32 @@ class InFlightCarrier:
         encoded = await offload.run(encode, parts, self.types(), self._end)
         blocks = encoded.blocks
         self._end = blocks[-1].end
-        chain = self._chains[checkpoint] = SubtaskLogChain(*self.subtask)
+        log_chain = self._chains[checkpoint] = SubtaskLogChain(*self.subtask)
+        buffers = size = 0
         for block in blocks:
-            self.uploader.submit_block(chain, block)
+            self.uploader.submit_block(log_chain, block)
+            buffers, size = buffers + block.count, size + block.raw_bytes
         try:
-            durable = await self.uploader.persist(chain.capture())
+            durable = await self.uploader.persist(log_chain.capture())
         finally:
             # What went into the manifest, or was given up, need not be uploaded any more.
-            self.uploader.withdraw(chain)
+            self.uploader.withdraw(log_chain)
         return InFlightRef(
             durable.ranges,
             durable.inline,
-            buffers=sum(block.count for block in blocks),
-            bytes=sum(block.raw_bytes for block in blocks),
+            buffers=buffers,
+            bytes=size,
             inputs=tuple(sorted({(part.channel.consumer, part.channel.input) for part in parts})),
             types=encoded.types,
         )
 
     def completed(self, checkpoint: CheckpointId) -> None:
         """The checkpoint's manifest protects its objects from now on."""
-        self._chains = {id: chain for id, chain in self._chains.items() if id > checkpoint}
+        self._chains = {id: log for id, log in self._chains.items() if id > checkpoint}
 
     def objects(self) -> set[str]:
         """Segments that a checkpoint may yet refer to."""
-        return set().union(*(chain.objects() for chain in self._chains.values()))
+        return set().union(*map(SubtaskLogChain.objects, self._chains.values()))
 
 
 async def read_in_flight(
@@ -104,13 +107,14 @@ async def read_in_flight(
     for operator, subtask in checkpoint.subtasks():
         if (ref := subtask.in_flight) is not None:
             what = f"in-flight data of {operator.id}-{subtask.index}"
-            ranges = await reader.read_ranges(ref.log)
-            blocks = [block for blocks in ranges for block in blocks]
+            blocks = list(chain.from_iterable(await reader.read_ranges(ref.log)))
             blocks += [open_block(data, 0, what) for data in ref.inline]
             parts += await offload.run(decode, blocks, types())
     return parts
 
 
 def in_flight_buffers(checkpoint: Checkpoint) -> int:
-    refs = (subtask.in_flight for _, subtask in checkpoint.subtasks())
-    return sum(ref.buffers for ref in refs if ref is not None)
+    buffers = 0
+    for _, subtask in checkpoint.subtasks():
+        buffers += subtask.in_flight.buffers if subtask.in_flight is not None else 0
+    return buffers

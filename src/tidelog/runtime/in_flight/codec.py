@@ -9,6 +9,7 @@ Format: docs/internals/format.md, "Payload of kind 4".
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import attrgetter
 
 import msgspec
 from msgspec.structs import asdict, astuple
@@ -58,9 +59,10 @@ def encode(parts: Sequence[ChannelData], types: RecordTypes, first: SeqNo) -> En
     blocks: list[SealedBlock] = []
     used: set[str] = set()
     for block_parts in _filled(parts, types):
-        messages = [message for part in block_parts for message in part.data]
-        shapes = chain.from_iterable(m.shapes for m in messages if isinstance(m, _Records))
-        used |= {f"{shape.module}:{shape.name}" for shape in shapes if shape.module}
+        messages = list(chain.from_iterable(map(attrgetter("data"), block_parts)))
+        for message in messages:
+            shapes = message.shapes if isinstance(message, _Records) else ()
+            used |= {f"{shape.module}:{shape.name}" for shape in shapes if shape.module}
         payload = msgspec.msgpack.encode(block_parts)
         blocks.append(seal_opaque(BlockKind.IN_FLIGHT, payload, len(messages), first))
         first = SeqNo(first + len(messages))
@@ -88,14 +90,12 @@ def _filled(parts: Iterable[ChannelData], types: RecordTypes) -> Iterator[list[_
 
 def decode(blocks: Iterable[Block], types: RecordTypes) -> list[ChannelData]:
     """What was encoded, a long part in pieces; raises CorruptObjectError, SerializationError."""
-    return [
-        ChannelData(
-            ChannelId(*astuple(part)[:-1]),
-            [_decoded(message, block, types) for message in part.data],
-        )
-        for block in blocks
-        for part in _parts(block)
-    ]
+    parts: list[ChannelData] = []
+    for block in blocks:
+        for part in _parts(block):
+            data = [_decoded(message, block, types) for message in part.data]
+            parts.append(ChannelData(ChannelId(*astuple(part)[:-1]), data))
+    return parts
 
 
 def _parts(block: Block) -> list[_Part]:
@@ -134,6 +134,6 @@ def _corrupt(block: Block, actual: str) -> CorruptObjectError:
         f"in-flight data in object {block.name} at byte {block.offset}",
         expected="buffers of records",
         found=actual,
-        action="restore an older slot, or drop the in-flight data with --drop-in-flight "
+        action="restore an older checkpoint, or drop the in-flight data with --drop-in-flight "
         "if losing it is acceptable",
     )

@@ -56,7 +56,7 @@ def _routed(
     same = known_target and _senders(edge.node, subtasks) == producer.parallelism
     # In another shape: into the first channel, so that a checkpoint taken before all of it was
     # handled has it before what came later, of whichever producer a key has now.
-    before = sum(upstream.parallelism for upstream, _ in consumer.inputs[: channel.input])
+    before = sum(upstream.parallelism for upstream in consumer.upstreams[: channel.input])
     number = before + (sender if same else 0)
     # An even spread starts where each channel was, so that many channels stay evenly spread.
     start = channel.consumer_subtask if edge.routing == "rebalance" else sender

@@ -53,13 +53,11 @@ def assign(plan: RestorePlan, config: JobConfig) -> RestorePlan:
             # It had finished in the chain of another one, and has tasks of its own now.
             operator = (operator or _empty(vertex, config.key_groups)).with_all(finished=True)
         if operator is not None:
-            # Migrated state is another than the log's, which must not be taken for its
-            # continuation.
+            # What is migrated does not continue the log: it must not be taken for that.
             anew = vertex.id in plan.migrated
             operators[vertex.id] = _reshaped(vertex, operator, config, anew=anew)
-    shared = not plan.resumption.detached
-    finished = _finished_subtasks(plan.vertices, operators, shared=shared)
-    return msgspec.structs.replace(plan, operators=operators, finished=finished)
+    plan = msgspec.structs.replace(plan, operators=operators)
+    return msgspec.structs.replace(plan, finished=_finished_subtasks(plan))
 
 
 def rechain(
@@ -144,18 +142,18 @@ def _reshaped(
     return redistribute_operator_state(operator, reshaped)
 
 
-def _finished_subtasks(
-    vertices: Iterable[Vertex], operators: Mapping[str, OperatorState], *, shared: bool
-) -> dict[SubtaskId, SubtaskState]:
+def _finished_subtasks(plan: RestorePlan) -> dict[SubtaskId, SubtaskState]:
     """The subtasks of restored operators that are not to run again.
 
-    Where checkpoints to come cannot refer to what was restored, it not being `shared`, subtasks of
-    a source run again whose positions they must hold: these say that there is nothing to read.
+    Where checkpoints to come cannot refer to what was restored, subtasks of a source run again
+    whose positions they must hold: these say that there is nothing to read.
     """
     finished = {}
-    for vertex in vertices:
-        operator = operators.get(vertex.id)
-        if operator is None or (not shared and vertex.head.source and not fully_finished(operator)):
+    for vertex in plan.vertices:
+        operator = plan.operators.get(vertex.id)
+        if operator is None:
+            continue
+        if plan.resumption.detached and vertex.head.source and not fully_finished(operator):
             continue
         for subtask in operator.subtasks:
             if subtask.finished:
@@ -185,16 +183,20 @@ def _heir(
 ) -> SubtaskState:
     owned = range_of(index, operator.key_groups, parallelism)
     parents: list[SubtaskState] = []
+    running: list[SubtaskState] = []
     transactions: list[bytes] = []
     for state in operator.subtasks:
         if _clip(state, owned) is not None:
             parents.append(state)
+            if not state.finished:
+                running.append(state)
         if successor(state.index, parallelism) == index:
             transactions += state.transactions
-    running = [parent for parent in parents if not parent.finished]
     # A split that was read to its end when its subtask finished is not read again.
     has_splits = any(info.kind == "splits" for info in operator.states)
-    watermark = _watermark(running or parents)
+    # The earliest of all; unknown when one is.
+    earliest = min(_event_time(parent.watermark) for parent in running or parents)
+    watermark = None if earliest == UNKNOWN else earliest
     # What is in flight is left out: it is routed anew, and upstream announces its watermark again.
     # A watermark on its way through the timers goes on as what its key groups are ahead.
     return SubtaskState(
@@ -210,12 +212,6 @@ def _heir(
         start=start,
         inherited=tuple(_inherited(parents if has_splits else running or parents, owned)),
     )
-
-
-def _watermark(parents: Iterable[SubtaskState]) -> int | None:
-    """The earliest of all; unknown when one is."""
-    earliest = min(_event_time(parent.watermark) for parent in parents)
-    return None if earliest == UNKNOWN else earliest
 
 
 def _event_time(watermark: int | None) -> int:

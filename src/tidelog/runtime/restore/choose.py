@@ -73,6 +73,8 @@ class Resumption(msgspec.Struct, frozen=True):
     """The store that has the checkpoint, when it is not the job's own."""
     detached: bool = False
     """The job shares no objects with the checkpoint, so its own first one is whole."""
+    chosen: Slot | None = None
+    """The slot that the user chose in the job's own store; None: the newest."""
     claimed: Slot | None = None
     """The savepoint that belongs to the job from now on."""
     first: Slot = Slot(0)
@@ -84,14 +86,15 @@ async def choose(
 ) -> Resumption:
     """What a start would resume from, before it fences anything; raises as `resumable`."""
     if restore_from is None:
-        return _of_own_store(await resumable(slots, slot))
+        return _of_own_store(await resumable(slots, slot), slot)
     from tidelog.catalog.locate import find  # noqa: PLC0415  # only for a chosen checkpoint
 
     if restore_from.store is None:
         checkpoint = await find(store, restore_from.checkpoint)
-        if not restore_from.claim:
-            return Resumption(checkpoint, detached=True)
-        return Resumption(checkpoint, detached=is_canonical(checkpoint), claimed=checkpoint.slot)
+        chosen, claim = checkpoint.slot, restore_from.claim
+        detached = not claim or is_canonical(checkpoint)
+        claimed = chosen if claim else None
+        return Resumption(checkpoint, detached=detached, claimed=claimed, chosen=chosen)
     newest = await resumable(slots, None)
     if newest is not None:
         return _of_own_store(newest)
@@ -100,10 +103,14 @@ async def choose(
     if restore_from.keep_output:
         first = after_all(checkpoint.slot)
     else:
-        count = sum(len(state.transactions) for _, state in checkpoint.subtasks())
+        count = 0
+        for _, state in checkpoint.subtasks():
+            count += len(state.transactions)
         if count:
             url = restore_from.store.url
-            Event.TRANSACTIONS_LEFT.log(logger, transactions=count, slot=checkpoint.slot, store=url)
+            Event.TRANSACTIONS_LEFT.log(
+                logger, transactions=count, checkpoint=checkpoint.slot, store=url
+            )
         checkpoint = without_transactions(checkpoint)
     return Resumption(checkpoint, restore_from.store, detached=True, first=first)
 
@@ -121,20 +128,20 @@ def check_name(job: str, resumption: Resumption) -> None:
         )
 
 
-def confirm(resumption: Resumption, history: History, slot: Slot | None) -> Resumption:
+def confirm(resumption: Resumption, history: History) -> Resumption:
     """What to resume from after the take-over: `resumption`, unless another start went on since.
 
-    `slot` is the one that the user chose in this store. Raises as `History.resume_from`.
+    Raises as `History.resume_from`.
     """
     if resumption.origin is not None:
         return _of_own_store(history.resume_from(None)) if history.checkpoints else resumption
-    checkpoint = history.resume_from(slot)
+    checkpoint = history.resume_from(resumption.chosen)
     return resumption if checkpoint == resumption.checkpoint else _of_own_store(checkpoint)
 
 
-def _of_own_store(checkpoint: Checkpoint | None) -> Resumption:
+def _of_own_store(checkpoint: Checkpoint | None, chosen: Slot | None = None) -> Resumption:
     detached = checkpoint is not None and is_canonical(checkpoint)
-    return Resumption(checkpoint, detached=detached)
+    return Resumption(checkpoint, detached=detached, chosen=chosen)
 
 
 class RestorePlan(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ Invariant: what holds nothing is dropped silently; state, split positions and si
 when the user names the operator, and then the plan describes them.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 import msgspec
@@ -41,15 +41,15 @@ def drop(plan: RestorePlan, config: JobConfig) -> RestorePlan:
     dropped: list[str] = []
     for operator in plan.operators.values():
         if operator.id in vertices_by_node:
-            remainder = _changed(operator, plan.vertices, vertices_by_node, allowed)
+            remainder, losses = _changed(operator, plan, vertices_by_node, allowed)
         else:
-            remainder = _removed(operator, plan.vertices, allowed)
-        for loss in remainder.losses:
+            remainder, losses = _removed(operator, plan, allowed)
+        for loss in losses:
             if not loss.names & allowed:
                 raise loss.refusal()
-            dropped.append(str(loss))
-        if remainder.operator is not None:
-            operators[operator.id] = remainder.operator
+            dropped.append(f"{', '.join(loss.items)} of {loss.owner}")
+        if remainder is not None:
+            operators[operator.id] = remainder
     return msgspec.structs.replace(plan, operators=operators, dropped=tuple(dropped))
 
 
@@ -60,13 +60,10 @@ class _Loss(NamedTuple):
     """Operator, sink or source, as messages name it."""
     items: Sequence[str]
     """What it has, described."""
-    names: frozenset[str]
+    names: Set[str]
     """The user has to name one of these operators to allow the loss."""
     replacement: str
     """What the job has instead."""
-
-    def __str__(self) -> str:
-        return f"{', '.join(self.items)} of {self.owner}"
 
     def refusal(self) -> RestoreError:
         commit = ""
@@ -85,52 +82,46 @@ class _Loss(NamedTuple):
         )
 
 
-class _Remainder(NamedTuple):
-    """What goes on of a stored operator, and what does not."""
-
-    operator: OperatorState | None
-    losses: Sequence[_Loss]
+_Parts = tuple[OperatorState | None, list[_Loss]]
+"""What goes on of a stored operator, and what does not."""
 
 
-def _removed(
-    operator: OperatorState, vertices: Sequence[Vertex], allowed: Collection[str]
-) -> _Remainder:
+def _removed(operator: OperatorState, plan: RestorePlan, allowed: Set[str]) -> _Parts:
     """Of an operator that the job does not have at most the output goes on, with its sink."""
     output = None
-    if has_output(operator) and _sink_replacement(operator, vertices, allowed) is None:
+    if has_output(operator) and _sink_replacement(operator, plan, allowed) is None:
         output = _only_output(operator)
         operator = operator.with_all(transactions=())
-    items = _items(operator)
-    names = {operator.id}
-    if items == [_count_output(operator)]:
+    items, names = _items(operator), {operator.id}
+    if items == _output(operator):
         names.add(operator.sink)
-    loss = _Loss(f"operator {operator.id!r}", items, frozenset(names), _NO_SUCH)
-    return _Remainder(output, [loss] if items else [])
+    loss = _Loss(f"operator {operator.id!r}", items, names, _NO_SUCH)
+    return output, [loss] if items else []
 
 
 def _changed(
     operator: OperatorState,
-    vertices: Sequence[Vertex],
+    plan: RestorePlan,
     vertices_by_node: Mapping[str, Vertex],
-    allowed: Collection[str],
-) -> _Remainder:
+    allowed: Set[str],
+) -> _Parts:
     """An operator that the job has goes on without state of others that were chained to it and are
     gone, and without what another sink or source cannot read.
     """
     name, sink, losses = operator.id, operator.sink, []
     for owner, pieces in _pieces(operator).items():
         if owner not in vertices_by_node:
-            losses.append(_Loss(f"operator {owner!r}", [pieces], frozenset({owner}), _NO_SUCH))
+            losses.append(_Loss(f"operator {owner!r}", [pieces], {owner}, _NO_SUCH))
     operator = _without_pieces(operator, vertices_by_node)
-    if replacement := _sink_replacement(operator, vertices, allowed):
-        items, names = [_count_output(operator)], frozenset({name, sink})
-        losses.append(_Loss(f"sink {sink or name!r}", items, names, replacement))
+    if replacement := _sink_replacement(operator, plan, allowed):
+        output = _output(operator)
+        losses.append(_Loss(f"sink {sink or name!r}", output, {name, sink}, replacement))
         operator = operator.with_all(transactions=())
-    if replacement := _source_replacement(operator, vertices_by_node[name]):
-        items = [_UNNAMED["splits"]]
-        losses.append(_Loss(f"source {name!r}", items, frozenset({name}), replacement))
+    replacement = _other_class(operator.source_types, source_types(vertices_by_node[name]))
+    if replacement and any(info.kind == "splits" for info in operator.states):
+        losses.append(_Loss(f"source {name!r}", [_UNNAMED["splits"]], {name}, replacement))
         operator = _only_output(operator)
-    return _Remainder(operator, losses)
+    return operator, losses
 
 
 def _items(operator: OperatorState) -> list[str]:
@@ -139,10 +130,7 @@ def _items(operator: OperatorState) -> list[str]:
     for subtask in operator.subtasks:
         if any(map(has_rows, subtask.layers)):
             items += map(_state, operator.states)
-    items += _pieces(operator).values()
-    if has_output(operator):
-        items.append(_count_output(operator))
-    return list(dict.fromkeys(items))
+    return list(dict.fromkeys([*items, *_pieces(operator).values(), *_output(operator)]))
 
 
 def has_rows(layer: InheritedState) -> bool:
@@ -169,24 +157,25 @@ def _pieces(operator: OperatorState) -> dict[str, str]:
 
 def has_output(operator: OperatorState) -> bool:
     """Whether its sink has pre-committed something."""
-    return any(subtask.transactions for subtask in operator.subtasks)
+    return bool(_output(operator))
 
 
-def _count_output(operator: OperatorState) -> str:
-    count = sum(len(subtask.transactions) for subtask in operator.subtasks)
-    return f"{count} {_TRANSACTIONS}"
+def _output(operator: OperatorState) -> list[str]:
+    """What its sink has pre-committed, described."""
+    count = 0
+    for subtask in operator.subtasks:
+        count += len(subtask.transactions)
+    return [f"{count} {_TRANSACTIONS}"] if count else []
 
 
-def _sink_replacement(
-    operator: OperatorState, vertices: Sequence[Vertex], allowed: Collection[str]
-) -> str | None:
+def _sink_replacement(operator: OperatorState, plan: RestorePlan, allowed: Set[str]) -> str | None:
     """What the job has instead of the sink that could commit the output; None: it has the sink.
 
     `allowed` names sinks whose output may be lost: one that is gone is not taken for a renamed one.
     """
     if not has_output(operator):
         return None
-    vertex = sink_of(operator, vertices)
+    vertex = sink_of(operator, plan.vertices)
     if vertex is None:
         return "no sink at the end of its tasks"
     if operator.sink in allowed and vertex.nodes[-1].id != operator.sink:
@@ -212,14 +201,6 @@ def sink_of(operator: OperatorState, vertices: Sequence[Vertex]) -> Vertex | Non
         single = len(consumers) == 1 and len(consumers[0].inputs) == 1
         home = consumers[0] if single and not consumers[0].head.keyed else None
     return home
-
-
-def _source_replacement(operator: OperatorState, vertex: Vertex) -> str | None:
-    """What the job has instead of the source that can read the positions; None: it has it."""
-    for info in operator.states:
-        if info.kind == "splits":
-            return _other_class(operator.source_types, source_types(vertex))
-    return None
 
 
 def _other_class(stored_types: tuple[str, ...], job_types: tuple[str, ...]) -> str | None:

@@ -4,7 +4,7 @@ Invariants: nothing is fenced or changed before it is known; an operator whose e
 checkpoint never handles a record again, or the job does not start.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -45,8 +45,9 @@ def chain_heads(job: Job, checkpoint: Checkpoint, config: JobConfig) -> set[str]
     finished_ids = finished_operators(checkpoint.operators)
     heads: set[str] = set()
     for node in job.nodes:
-        if node.id not in finished_ids and finished_ids & {edge.node.id for edge in node.inputs}:
-            heads.add(node.id)
+        for edge in node.inputs:
+            if node.id not in finished_ids and edge.node.id in finished_ids:
+                heads.add(node.id)
     if config.drop_in_flight:
         return heads
     return heads | _targets_in_flight(job, checkpoint)
@@ -75,8 +76,7 @@ def fit(plan: RestorePlan, config: JobConfig) -> RestorePlan:
     Raises RestoreError, StateSchemaError and FormatVersionError where the job cannot go on with
     what the checkpoint has of its operators.
     """
-    for operator in plan.operators.values():
-        _check_key_groups(operator, config)
+    _check_key_groups(plan.operators.values(), config)
     check_finished(plan.vertices, finished_operators(plan.operators.values()))
     migrated: set[str] = set()
     for vertex in plan.vertices:
@@ -108,31 +108,34 @@ def _formats(vertex: Vertex, operator: OperatorState) -> Mapping[str, int]:
     return formats
 
 
-def _check_key_groups(operator: OperatorState, config: JobConfig) -> None:
-    if operator.key_groups != config.key_groups:
-        raise RestoreError(
-            f"key groups of {operator.id!r} of the job",
-            expected=f"{operator.key_groups}, as the checkpoint has it",
-            found=str(config.key_groups),
-            action=f"set --key-groups {operator.key_groups} (JobConfig.key_groups), and a "
-            "parallelism of at most that: the first checkpoint has fixed them, or start with "
-            "an empty store",
-        )
+def _check_key_groups(operators: Iterable[OperatorState], config: JobConfig) -> None:
+    for operator in operators:
+        if operator.key_groups != config.key_groups:
+            raise RestoreError(
+                f"key groups of {operator.id!r} of the job",
+                expected=f"{operator.key_groups}, as the checkpoint has it",
+                found=str(config.key_groups),
+                action=f"set --key-groups {operator.key_groups} (JobConfig.key_groups), and a "
+                "parallelism of at most that: the first checkpoint has fixed them, or start with "
+                "an empty store",
+            )
 
 
 def check_finished(vertices: Sequence[Vertex], finished_ids: Collection[str]) -> None:
     """Raises RestoreError when an operator that has not finished lies before one that has."""
     finished_vertices: set[str] = set()
     for vertex in vertices:
-        unfinished = [node.id for node in vertex.nodes if node.id not in finished_ids]
-        if len(unfinished) == len(vertex.nodes):
+        finished: list[str] = []
+        unfinished: list[str] = []
+        for node in vertex.nodes:
+            (finished if node.id in finished_ids else unfinished).append(node.id)
+        if not finished:
             continue
-        finished = next(node.id for node in vertex.nodes if node.id in finished_ids)
         if unfinished:
-            raise _in_the_way(unfinished[0], finished, "is chained to")
+            raise _in_the_way(unfinished[0], finished[0], "is chained to")
         for upstream, _ in vertex.inputs:
             if upstream.id not in finished_vertices:
-                raise _in_the_way(upstream.id, finished, "lies in front of")
+                raise _in_the_way(upstream.id, finished[0], "lies in front of")
         finished_vertices.add(vertex.id)
 
 
@@ -142,7 +145,7 @@ def _in_the_way(unfinished: str, finished: str, how: str) -> RestoreError:
         expected=f"only finished operators there: {finished!r} has finished in the checkpoint, "
         "and will handle no record again",
         found="an operator that has not finished",
-        action=f"take {unfinished!r} out or put it after operators that go on, restore a slot from "
+        action=f"take {unfinished!r} out or put it after operators that go on, restore one from "
         f"before {finished!r} finished, or start with an empty store",
     )
 

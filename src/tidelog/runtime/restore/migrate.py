@@ -52,7 +52,7 @@ def migrates(head: Node, operator: OperatorState) -> bool:
             f"keys of operator {operator.id!r}",
             expected="no subtask of it to have finished, for keys that change move to others",
             found="some that have",
-            action="let the job end as it was, or restore a slot from before they finished",
+            action="let the job end as it was, or restore a checkpoint from before they finished",
         )
     if keys.migrates:
         _check_one_event_time(operator)
@@ -124,13 +124,18 @@ class Migration:
         types = self.registry.value_types(info, "")
         if not types.migrates:
             return 0
-        of_row, convert = _UNTYPED_VALUES[info.kind], self._converter(types)
+        elements, convert = _UNTYPED_VALUES[info.kind], self._converter(types)
         values = ObjectEncoding(types.what)
         changed = 0
         for chunk in self._chunks(table, info):
             changes = {}
             for row_key, old in chunk.items():
-                new = values.encode(of_row(values.decode(old), convert))
+                row = values.decode(old)
+                if elements is None:
+                    row = convert(row)
+                else:
+                    row[elements] = map_all(convert, row[elements])
+                new = values.encode(row)
                 if new != old:
                     changes[row_key] = new
             table.write(list(changes), list(changes.values()))
@@ -193,12 +198,13 @@ class Migration:
             if row_key in new:
                 raise self._two_become_one(info, key, [new[row_key].key, row.key])
             new[row_key] = row
-        rows = sorted(new)
+        rows, data = sorted(new), []
         for row_key, present in zip(rows, table.get_many(rows), strict=True):
             if present is not None:
                 key = row_key[ROW_PREFIX_BYTES + len(new[row_key].before) :]
                 raise self._two_become_one(info, key, [new[row_key].key])
-        table.write(rows, [new[row].data for row in rows])
+            data.append(new[row_key].data)
+        table.write(rows, data)
 
     def _two_become_one(self, info: StateInfo, new: bytes, old: Iterable[Any]) -> RestoreError:
         key = decode_key(first_value(new)[0])
@@ -238,29 +244,15 @@ class _KeyedRow:
         return cls(row_key, data, row_key[ROW_PREFIX_BYTES:key_start], decode_key(key), after)
 
 
-def _whole(value: Any, convert: Callable[[Any], Any]) -> Any:
-    return convert(value)
-
-
-def _at(elements: slice) -> Callable[[Any, Callable[[Any], Any]], Any]:
-    """Converts these elements of a row that is a list: the user's values. The others are the
-    operator's own.
-    """
-
-    def change(row: list[Any], convert: Callable[[Any], Any]) -> Any:
-        row[elements] = map_all(convert, row[elements])
-        return row
-
-    return change
-
-
-_UNTYPED_VALUES: Final[Mapping[str, Callable[[Any, Callable[[Any], Any]], Any]]] = {
-    "aggregate": _whole,
-    "window-aggregate": _whole,
-    "window-records": _at(slice(None)),
-    "sessions": _at(SESSION_VALUES),
-    "earlier-sessions": _at(slice(0, 1)),
-    "count-window": _at(slice(0, 1)),
-    KIND: _whole,
+_UNTYPED_VALUES: Final[Mapping[str, slice | None]] = {
+    "aggregate": None,
+    "window-aggregate": None,
+    "window-records": slice(None),
+    "sessions": SESSION_VALUES,
+    "earlier-sessions": slice(0, 1),
+    "count-window": slice(0, 1),
+    KIND: None,
 }
-"""For each kind of state without a schema: applies a conversion to each value of a decoded row."""
+"""Kinds of state without a schema. A row is one value of the user (None), or a list with the user's
+values in a slice; its other elements are the operator's own.
+"""

@@ -55,10 +55,10 @@ class CheckpointsStatus:
         holds=lambda reason: reason is not None,
     )
     """Why barriers wait for records that they were to overtake."""
-    last_slot: Slot | None = gauge(
-        "checkpoint_last_slot",
-        "Slot of the newest checkpoint, from which a restart resumes.",
-        watch="Which slot to name in `tidelog checkpoints show` or `--restore-slot`.",
+    last_checkpoint: Slot | None = gauge(
+        "last_checkpoint",
+        "Number of the newest checkpoint, from which a restart resumes.",
+        watch="Which number to name in `tidelog checkpoints show` or `--restore-checkpoint`.",
         default=None,
     )
     sizes: CheckpointSizes | None = None
@@ -145,7 +145,7 @@ class RestorePhases:
 class RestoreStatus:
     """The restore at the start of this run."""
 
-    slot: Slot
+    checkpoint: Slot
     fraction: float = gauge(
         "restore_fraction",
         "Share of the restore that is done, from 0 to 1.",

@@ -5,18 +5,18 @@ nothing.
 """
 
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
+from itertools import chain
 from typing import Any, TypeVar
 
 from tidelog.changelog.uploader import Uploader
-from tidelog.ids import Slot, SubtaskId
-from tidelog.materialize.materializer import Materializer
+from tidelog.ids import Slot
 from tidelog.runtime.checkpoints.driver import CheckpointDriver
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.checkpoints import CheckpointsStatus, RestorePhases, RestoreStatus
 from tidelog.runtime.status.distribution import distribution, percentile
-from tidelog.runtime.status.merged import merged
+from tidelog.runtime.status.merged import column, merged
 from tidelog.runtime.status.status import (
     JobStatus,
     MemoryStatus,
@@ -34,7 +34,7 @@ from tidelog.runtime.status.storage import (
 )
 from tidelog.runtime.subtasks.incarnation import Incarnation, LocalSubtasks
 from tidelog.runtime.subtasks.start import JobStart
-from tidelog.runtime.subtasks.state import SubtaskStates
+from tidelog.runtime.subtasks.state import Subtask, SubtaskStates
 from tidelog.runtime.tasks.task import Task
 from tidelog.runtime.tasks.watermarks import combined
 from tidelog.storage.port import OperationMetrics, RequestMetrics
@@ -84,7 +84,7 @@ def status_of_worker(subtasks: LocalSubtasks, process: int, *, running: bool) ->
         process,
         subtasks=len(subtasks.tasks),
         records_in=status.records_read,
-        busy_s=sum(operator.busy_s for operator in status.operators),
+        busy_s=sum(column(status.operators, "busy_s")),
         memory_bytes=status.memory.used_bytes,
     )
     return replace(status, workers=(worker,))
@@ -102,24 +102,13 @@ def _of_process(
     )
     if not tasks:
         return status
-    materializers = {
-        subtask: entry.materializer
-        for subtask, entry in states.subtasks.items()
-        if entry.materializer is not None and not entry.released
-    }
     by_vertex: dict[str, list[Task]] = defaultdict(list)
     for task in tasks:
         by_vertex[task.id.operator].append(task)
-    operators = tuple(
-        replace(
-            _operator(vertex, subtasks, materializers, open=running),
-            keys_apart=start.registries[vertex].key_sides.disjoint_types,
-        )
-        for vertex, subtasks in by_vertex.items()
-    )
+    operators = [_operator(states, *subtasks, open=running) for subtasks in by_vertex.values()]
     return replace(
         status,
-        operators=operators,
+        operators=tuple(operators),
         uploads=_uploads(start.uploader, start.store.request_metrics),
         materializations=_materializations(states),
         state=_state(tasks, open=running),
@@ -129,15 +118,15 @@ def _of_process(
 
 def _memory(start: JobStart, operators: Sequence[OperatorStatus]) -> MemoryStatus:
     resources, uploader = start.resources, start.uploader
-    factories = resources.factories.values()
+    factories, tasks = resources.factories.values(), chain.from_iterable(column(operators, "tasks"))
     return MemoryStatus(
         budget_bytes=start.config.memory,
         rows_bytes=resources.rows.used_bytes,
         log_bytes=uploader.metrics.queued_bytes if uploader is not None else 0,
         files_bytes=resources.link.held_bytes,
-        channels_bytes=sum(task.input_bytes for operator in operators for task in operator.tasks),
-        memtables_bytes=sum(factory.memtable_bytes for factory in factories),
-        block_cache_bytes=sum(factory.block_cache_bytes for factory in factories),
+        channels_bytes=sum(column(tasks, "input_bytes")),
+        memtables_bytes=sum(column(factories, "memtable_bytes")),
+        block_cache_bytes=sum(column(factories, "block_cache_bytes")),
     )
 
 
@@ -147,52 +136,49 @@ def _phase(driver: CheckpointDriver, *, running: bool) -> Phase | None:
     return "running" if running else None
 
 
-def _operator(
-    vertex: str,
-    subtasks: Sequence[Task],
-    materializers: Mapping[SubtaskId, Materializer],
-    *,
-    open: bool,
-) -> OperatorStatus:
-    parts = [task.parts for task in subtasks]
-    amounts = [amount for task in subtasks if (amount := task.unread) is not None]
+def _operator(states: SubtaskStates, *subtasks: Task, open: bool) -> OperatorStatus:
+    """What the subtasks of a vertex do."""
+    vertex, chains = subtasks[0].id.operator, column(subtasks, "parts.chain")
+    outputs, works = column(subtasks, "parts.output"), column(subtasks, "parts.output.work")
+    standstills = column(works, "standstills")
+    amounts = [amount for amount in column(subtasks, "unread") if amount is not None]
     watermark = combined(
         [task for task in subtasks if not task.idle],
         [task for task in subtasks if task.idle],
         lambda task: task.event_time,
     )
-    gives_times = any(p.chain.event_time is not None for p in parts)
+    gives_times = any(column(chains, "event_time"))
     return OperatorStatus(
         id=vertex,
         source=subtasks[0].is_source,
         parallelism=len(subtasks),
-        records_in=sum(task.records_in for task in subtasks),
-        records_out=sum(p.output.records for p in parts),
-        busy_s=sum(p.output.work.busy_s for p in parts),
+        records_in=sum(column(subtasks, "records_in")),
+        records_out=sum(column(outputs, "records")),
+        busy_s=sum(column(works, "busy_s")),
         state_bytes=_table_bytes(subtasks) if open else 0,
-        backpressured_s=sum(p.output.work.backpressured_s for p in parts),
-        longest_call_s=max(p.output.work.longest_call_s for p in parts),
-        longest_standstill_s=max(p.output.work.standstills.longest_s for p in parts),
-        long_standstills=sum(p.output.work.standstills.count for p in parts),
-        record_latency_s=distribution(
-            seconds for p in parts for seconds in p.output.latencies.recent
-        ),
-        late_records=sum(p.chain.late_records for p in parts),
-        unfired_timers=sum(p.chain.unfired_timers for p in parts),
+        backpressured_s=sum(column(works, "backpressured_s")),
+        longest_call_s=max(column(works, "longest_call_s")),
+        longest_standstill_s=max(column(standstills, "longest_s")),
+        long_standstills=sum(column(standstills, "count")),
+        record_latency_s=distribution(chain.from_iterable(column(outputs, "latencies.recent"))),
+        late_records=sum(column(chains, "late_records")),
+        unfired_timers=sum(column(chains, "unfired_timers")),
         watermark_ms=watermark,
         event_time_unknown=int(watermark is None) if gives_times else None,
         unread=sum(amounts) if amounts else None,
         # A source counts for all of its subtasks in a process.
-        skipped_records=max(task.skipped for task in subtasks),
-        idle_subtasks=sum(task.idle for task in subtasks),
-        splits=sum(task.splits for task in subtasks),
-        idle_splits=sum(task.idle_splits for task in subtasks),
-        tasks=tuple(_task(task, materializers.get(task.id)) for task in subtasks),
+        skipped_records=max(column(subtasks, "skipped")),
+        idle_subtasks=sum(column(subtasks, "idle")),
+        splits=sum(column(subtasks, "splits")),
+        idle_splits=sum(column(subtasks, "idle_splits")),
+        keys_apart=states.start.registries[vertex].key_sides.disjoint_types,
+        tasks=tuple(_task(task, states.subtasks[task.id]) for task in subtasks),
     )
 
 
-def _task(task: Task, materializer: Materializer | None) -> TaskStatus:
+def _task(task: Task, subtask: Subtask) -> TaskStatus:
     work, waiting = task.parts.output.work, task.waiting
+    materializer = None if subtask.released else subtask.materializer
     return TaskStatus(
         subtask=task.id.subtask,
         busy_s=work.busy_s,
@@ -206,7 +192,7 @@ def _task(task: Task, materializer: Materializer | None) -> TaskStatus:
 def _checkpoints(incarnation: Incarnation, now: float) -> CheckpointsStatus:
     restored, driver = incarnation.plan.checkpoint, incarnation.driver
     metrics = driver.metrics
-    restored_slot = restored.slot if restored is not None else None
+    restored_checkpoint = restored.slot if restored is not None else None
     durations, last = metrics.durations_s, metrics.last
     return CheckpointsStatus(
         completed=metrics.completed,
@@ -217,7 +203,7 @@ def _checkpoints(incarnation: Incarnation, now: float) -> CheckpointsStatus:
         manifest_bytes=last.manifest_bytes if last is not None else 0,
         last_failure=metrics.last_failure,
         kept_aligned=driver.reports.kept_aligned,
-        last_slot=Slot(driver.next_slot - 1) if metrics.completed else restored_slot,
+        last_checkpoint=Slot(driver.next_slot - 1) if metrics.completed else restored_checkpoint,
         sizes=last.sizes if last is not None else None,
         aligned_edges=incarnation.aligned_edges,
         dropped_buffers=incarnation.dropped_buffers,
@@ -246,12 +232,10 @@ def _uploads(uploader: Uploader | None, requests: RequestMetrics | None) -> Uplo
 def _store(metrics: RequestMetrics | None) -> StoreStatus | None:
     if metrics is None:
         return None
-    parts = {part.name: getattr(metrics, part.name) for part in fields(metrics)}
-    requests = {
-        name: _frozen(RequestsStatus, part)
-        for name, part in parts.items()
-        if isinstance(part, OperationMetrics)
-    }
+    requests = {}
+    for field in fields(metrics):
+        if isinstance(operation := getattr(metrics, field.name), OperationMetrics):
+            requests[field.name] = _frozen(RequestsStatus, operation)
     return _frozen(StoreStatus, metrics, **requests)
 
 
@@ -260,42 +244,44 @@ def _frozen(kind: type[T], metrics: object, **figures: object) -> T:
     distributed.
     """
     values: dict[str, Any] = dict(figures)
-    for name in [f.name for f in fields(kind) if f.init and f.name not in figures]:  # type: ignore[arg-type]
-        value = getattr(metrics, name)
-        values[name] = distribution(value) if isinstance(value, deque) else value
+    for field in fields(kind):  # type: ignore[arg-type]
+        if field.init and field.name not in figures:
+            value = getattr(metrics, field.name)
+            values[field.name] = distribution(value) if isinstance(value, deque) else value
     return kind(**values)
 
 
 def _materializations(states: SubtaskStates) -> MaterializationsStatus:
-    snapshots = [subtask.snapshots.metrics for subtask in states.subtasks.values()]
+    snapshots = column(states.subtasks.values(), "snapshots.metrics")
     running, start = states.materializers, states.start
     config = start.config.materialize
-    errors = [m.last_failure for m in snapshots if m.last_failure is not None]
+    errors = [error for error in column(snapshots, "last_failure") if error is not None]
     return MaterializationsStatus(
-        started=sum(m.started for m in snapshots),
-        completed=sum(m.completed for m in snapshots),
-        failed=sum(m.failed for m in snapshots),
-        seconds=sum(m.seconds for m in snapshots),
-        uploaded_bytes=sum(m.bytes_uploaded for m in snapshots),
+        started=sum(column(snapshots, "started")),
+        completed=sum(column(snapshots, "completed")),
+        failed=sum(column(snapshots, "failed")),
+        seconds=sum(column(snapshots, "seconds")),
+        uploaded_bytes=sum(column(snapshots, "bytes_uploaded")),
         last_failure=errors[-1] if errors else None,
-        duration_s=distribution(s for m in snapshots for s in m.recent_seconds),
-        lag_s=max((m.late_s for m in running), default=0.0),
-        missed=sum(m.missed for m in running),
+        duration_s=distribution(chain.from_iterable(column(snapshots, "recent_seconds"))),
+        lag_s=max(column(running, "late_s"), default=0.0),
+        missed=sum(column(running, "missed")),
         interval_s=config.interval if config.enabled and start.log_uploader else None,
     )
 
 
 def _state(tasks: Sequence[Task], *, open: bool) -> StateStatus:
-    parts = [task.parts for task in tasks]
-    logs = [log for p in parts if (log := p.snapshotter.log) is not None]
-    refs = [p.snapshotter.materialization for p in parts]
+    snapshotters = column(tasks, "parts.snapshotter")
+    logs = column(filter(None, column(snapshotters, "log")), "chain")
+    materializations = filter(None, column(snapshotters, "materialization"))
+    flushed = column(tasks, "parts.backend.metrics")
     return StateStatus(
         table_bytes=_table_bytes(tasks) if open else 0,
-        materialized_bytes=sum(ref.table_bytes for ref in refs if ref is not None),
-        log_bytes=sum(log.chain.log_bytes for log in logs),
-        log_changes=sum(log.chain.changes for log in logs),
-        updates=sum(p.backend.metrics.updates for p in parts),
-        changes=sum(p.backend.metrics.changes for p in parts),
+        materialized_bytes=sum(column(materializations, "table_bytes")),
+        log_bytes=sum(column(logs, "log_bytes")),
+        log_changes=sum(column(logs, "changes")),
+        updates=sum(column(flushed, "updates")),
+        changes=sum(column(flushed, "changes")),
     )
 
 
@@ -311,7 +297,7 @@ def _restore(states: SubtaskStates, *, running: bool) -> RestoreStatus | None:
     return _frozen(
         RestoreStatus,
         progress,
-        slot=restored.slot,
+        checkpoint=restored.slot,
         fraction=1.0 if running else progress.fraction,
         eta_s=None if running else progress.eta_s,
         phases=RestorePhases(

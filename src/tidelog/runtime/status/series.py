@@ -5,6 +5,7 @@ Invariant: what serves or documents metrics does it from `SERIES`.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
+from operator import attrgetter
 from typing import Any, Final, get_args, get_type_hints
 
 from tidelog.metrics import LABEL, METRIC, Label, Metric
@@ -76,8 +77,10 @@ class Series:
     @property
     def keys(self) -> list[str]:
         """Where it is in the JSON of a status; `*` stands for a label's values."""
-        names = {tuple(step.key for step in path) for path in self.paths}
-        return [".".join((*name, self.field)) for name in sorted(names)]
+        keys: set[tuple[str, ...]] = set()
+        for path in self.paths:
+            keys.add((*map(attrgetter("key"), path), self.field))
+        return list(map(".".join, sorted(keys)))
 
     def samples(self, status: JobStatus, later_s: float = 0.0) -> Iterator[Sample]:
         """The labels and value of each sample of this series, so long after the status was taken; a
@@ -113,7 +116,7 @@ def _declared(
 
 def _dataclass_in(hint: Any) -> type | None:
     """The dataclass that a type is, or that it is optional or a tuple of."""
-    return next((part for part in (hint, *get_args(hint)) if is_dataclass(part)), None)  # type: ignore[return-value]
+    return next(filter(is_dataclass, (hint, *get_args(hint))), None)  # type: ignore[return-value]
 
 
 def _joined(declarations: Iterable[Series]) -> tuple[Series, ...]:

@@ -137,7 +137,7 @@ class OperatorStatus:
         "records_skipped",
         'Records that the source could not read and left out, as `on_error="skip"` or a '
         "dead-letter topic says.",
-        watch="Any growth: somebody writes what the job cannot read, and the output lacks it.",
+        watch="Any growth: the input has what the job cannot read, and the output lacks it.",
     )
     event_time_unknown: int | None = gauge(
         "event_time_unknown",
@@ -149,8 +149,7 @@ class OperatorStatus:
     )
     longest_call_s: float = gauge(
         "longest_call_seconds",
-        "The longest time in which one call of the operator's functions let nothing else in the "
-        "process go on.",
+        "The longest time in which one call of the operator's functions blocked the process.",
         watch="Above 0.2 s timers, barriers and other operators wait for it: do less per call.",
         default=0.0,
         across="max",
@@ -290,7 +289,7 @@ class JobStatus:
     age_s: float = gauge(
         "status_age_seconds",
         "Time since the job itself last said how it is, which it does every second.",
-        watch="Growing: a call of a function does not return, and nothing of the job goes on; the "
+        watch="Growing: a call of a function does not return, and blocks the job; the "
         "log names it as `loop_held`.",
         default=0.0,
         ages="always",

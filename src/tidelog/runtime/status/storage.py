@@ -80,7 +80,7 @@ class UploadsStatus:
     attempts: int | None = counter(
         "log_upload_attempts",
         "Attempts at uploads of log segments, retries and second attempts included.",
-        watch="More than the requests: the store does not answer at once.",
+        watch="More than the requests: the store answers late.",
         default=None,
     )
     attempts_per_upload: Distribution | None = gauge(

@@ -93,7 +93,8 @@ class Joins(ABC, Generic[K, S]):
 
         Emits `join(record, row)`, where row is None if there is none. In time "event" it is the
         newest row at the record's event time or before, and the record waits until the watermark
-        is there; in time "processing" the newest that has come. What is late, and the other
+        is there; in time "processing" the newest that has come, and a table from sources that end
+        is read as a whole before the sources of this stream begin. What is late, and the other
         arguments, are as for `join` within an interval; rows of the table are never late. Raises
         ConfigError for a function that is `async`.
         """
@@ -118,4 +119,5 @@ class Joins(ABC, Generic[K, S]):
             name=name,
             value_types=types,
             needs_event_time=time == "event",
+            reads_table_first=time == "processing",
         )

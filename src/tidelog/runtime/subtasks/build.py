@@ -100,7 +100,7 @@ class TaskBuilder:
 
             return CallerTask(parts, vertex.head.caller)
         if source is not None and splits is not None:
-            return SourceTask(parts, source, splits)
+            return SourceTask(parts, source, splits, waits=vertex.id in wiring.loading.awaited)
         return StreamTask(
             parts,
             wiring.gates[vertex.id][number],
@@ -216,10 +216,11 @@ def _settled(
         return {}
     open_then = set(transactions_of([restored]))
     older = [checkpoint for checkpoint in checkpoints if checkpoint.slot < restored.slot]
-    return {
-        sink: {token: number for token, number in tokens.items() if token not in open_then}
-        for sink, tokens in transactions_by_sink(older).items()
-    }
+    settled = transactions_by_sink(older)
+    for tokens in settled.values():
+        for token in tokens.keys() & open_then:
+            del tokens[token]
+    return settled
 
 
 def _buffers(config: JobConfig, vertices: list[Vertex]) -> Buffers:

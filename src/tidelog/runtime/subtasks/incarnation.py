@@ -62,12 +62,12 @@ class Incarnation(msgspec.Struct, frozen=True):
     @property
     def aligned_edges(self) -> tuple[str, ...]:
         """Edges on which barriers never overtake, though they do on others."""
-        return tuple(
-            f"{producer.id} -> {consumer.id}"
-            for consumer in (self.plan.vertices if self.start.config.overtakes else ())
-            for producer, edge in consumer.inputs
-            if stays_aligned(producer, edge, consumer)
-        )
+        edges: list[str] = []
+        for consumer in self.plan.vertices if self.start.config.overtakes else ():
+            for producer, edge in consumer.inputs:
+                if stays_aligned(producer, edge, consumer):
+                    edges.append(f"{producer.id} -> {consumer.id}")
+        return tuple(edges)
 
     @property
     def dropped_buffers(self) -> int:
@@ -161,14 +161,16 @@ class LocalSubtasks:
 
     def objects(self) -> set[str]:
         """What `live_objects` answers, at once."""
-        subtasks = self.states.subtasks
-        parts = [task.parts for task in self.tasks if not subtasks[task.id].released]
-        names = [p.snapshotter.objects() | p.canonical.objects() for p in parts]
-        names += [p.carrier.objects() for p in parts if p.carrier is not None]
-        return set().union(*names)
+        names: set[str] = set()
+        for task in self.tasks:
+            if not self.states.subtasks[task.id].released:
+                parts = task.parts
+                names |= parts.snapshotter.objects() | parts.canonical.objects()
+                names |= parts.carrier.objects() if parts.carrier is not None else set()
+        return names
 
     def main(self) -> list[Loop]:
-        return [self._live(task) for task in self.tasks]
+        return list(map(self._live, self.tasks))
 
     def services(self) -> list[Loop]:
         start, states = self.states.start, self.states
@@ -253,8 +255,8 @@ def _collector(start: JobStart) -> Collector:
 async def run_until_done(main: Iterable[Loop], services: Iterable[Loop]) -> None:
     """Run all until the main ones ended; raises the first error of any."""
     # Lists, not sets: in a simulation equal runs take equal steps.
-    needed = [asyncio.ensure_future(loop) for loop in main]
-    running = needed + [asyncio.ensure_future(loop) for loop in services]
+    needed = list(map(asyncio.ensure_future, main))
+    running = needed + list(map(asyncio.ensure_future, services))
     try:
         while not all(task.done() for task in needed):
             waiting = [task for task in running if not task.done()]

@@ -5,10 +5,10 @@ that was opened for a subtask is closed once, when it exits or when the job ends
 """
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.changelog.chain import SubtaskLogChain
 from tidelog.checkpoint.manifest import SubtaskState
@@ -60,12 +60,7 @@ class SubtaskStates:
         if start.share == ALL:
             states = [state for _, state in restored.subtasks()] if restored else []
         else:
-            subtasks = [subtask for v in start.plan.vertices for subtask in self._restored(v)]
-            states = [
-                state
-                for subtask in subtasks
-                if (state := start.plan.loaded_by(subtask)) is not None
-            ]
+            states = list(self._stored(self._vertices_by_subtask()).values())
         # A restore loads nothing of finished subtasks.
         running = [state for state in states if not state.finished]
         self.progress = RestoreProgress.of(start.effects.clock, running)
@@ -74,16 +69,19 @@ class SubtaskStates:
         self.upload_slots = UploadSlots(start.effects.clock, start.cadence, start.resources.link)
         self._rows = RowUploads(start.savepoint_uploader)
         self._loaded: dict[SubtaskId, RestoredSubtask] = {}
-        """What was restored for subtasks that are not built yet ..."""
+        """What was restored for subtasks that are not built yet."""
         self._created: dict[SubtaskId, Table] = {}
-        """... and the empty tables of those that nothing was restored for."""
+        """The empty tables of subtasks that are not built yet and that nothing was restored for."""
         self._closers: dict[SubtaskId, list[Callable[[], None]]] = {}
 
     @property
     def materializers(self) -> list[Materializer]:
         """The materializers of the subtasks that have not exited."""
-        running = (subtask for subtask in self.subtasks.values() if not subtask.released)
-        return [subtask.materializer for subtask in running if subtask.materializer is not None]
+        materializers: list[Materializer] = []
+        for subtask in self.subtasks.values():
+            if subtask.materializer is not None and not subtask.released:
+                materializers.append(subtask.materializer)
+        return materializers
 
     def _restored(self, vertex: Vertex) -> Sequence[SubtaskId]:
         """The subtasks that are restored in this process: where keys are migrated, also those
@@ -93,17 +91,24 @@ class SubtaskStates:
         keys_migrate = vertex.id in plan.migrated and self.start.registries[vertex.id].keys.migrates
         return vertex.subtasks if keys_migrate and share != NONE else share.of(vertex.subtasks)
 
+    def _vertices_by_subtask(self) -> dict[SubtaskId, Vertex]:
+        """The vertex of each subtask that is restored in this process."""
+        vertices: dict[SubtaskId, Vertex] = {}
+        for vertex in self.start.plan.vertices:
+            vertices |= dict.fromkeys(self._restored(vertex), vertex)
+        return vertices
+
+    def _stored(self, subtasks: Iterable[SubtaskId]) -> dict[SubtaskId, SubtaskState]:
+        """What is loaded for those of these subtasks that do not begin and have not finished."""
+        states = {subtask: self.start.plan.loaded_by(subtask) for subtask in subtasks}
+        return {subtask: state for subtask, state in states.items() if state is not None}
+
     async def restore(self) -> None:
         """Load all stored subtasks that go on, in parallel; when one fails none stays open. The
         others get empty tables.
         """
-        plan = self.start.plan
-        subtasks = {
-            subtask: vertex for vertex in plan.vertices for subtask in self._restored(vertex)
-        }
-        states = {
-            subtask: state for subtask in subtasks if (state := plan.loaded_by(subtask)) is not None
-        }
+        plan, subtasks = self.start.plan, self._vertices_by_subtask()
+        states = self._stored(subtasks)
         if states:
             # A job that begins loads nothing, and the modules that load are many.
             from tidelog.state.recovery.restorer import restore_subtasks  # noqa: PLC0415
@@ -124,14 +129,11 @@ class SubtaskStates:
             for loaded in self._loaded.values():
                 for name, descriptor in loaded.descriptors.items():
                     self.start.ledger.describe(name, descriptor.shared_bytes)
-        new_subtasks = [
-            subtask
-            for subtask in subtasks
-            if subtask not in states and subtask not in plan.finished
-        ]
-        await together(
-            [self._create(subtasks[subtask], subtask) for subtask in new_subtasks], _AT_ONCE
-        )
+        creating: list[Coroutine[Any, Any, None]] = []
+        for subtask, vertex in subtasks.items():
+            if subtask not in states and subtask not in plan.finished:
+                creating.append(self._create(vertex, subtask))
+        await together(creating, _AT_ONCE)
 
     async def _create(self, vertex: Vertex, task: SubtaskId) -> None:
         """An empty table, away from the event loop: RocksDB waits for the disk meanwhile."""
@@ -206,18 +208,17 @@ class SubtaskStates:
 
         `quietly` when there is an error already that says more than that of closing.
         """
+        tables = [loaded.table for loaded in self._loaded.values()] + [*self._created.values()]
         for subtask in self.subtasks.values():
             for _ in subtask.backend.release():  # other jobs of the process may use the memory
                 pass
-        built = [
-            subtask.backend.table for subtask in self.subtasks.values() if not subtask.released
-        ]
-        restored = (loaded.table for loaded in self._loaded.values())
-        tables = [table.close for table in (*restored, *self._created.values(), *built)]
+            if not subtask.released:
+                tables.append(subtask.backend.table)
         job, offload = f"job {self.start.job.name!r}", self.start.effects.offload
         try:
             # Other jobs of the process go on while the disk is waited for.
-            await offload.run_to_end(close_all, job, tables, quietly=quietly)
+            closing = [table.close for table in tables]
+            await offload.run_to_end(close_all, job, closing, quietly=quietly)
         finally:
             closers = [partial(self._close, task) for task in self._closers]
             close_all(job, closers, quietly=quietly)

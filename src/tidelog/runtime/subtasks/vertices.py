@@ -8,7 +8,7 @@ together, so forward edges between operators of one parallelism cross no process
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -26,19 +26,31 @@ the operators call.
 """
 
 
+class Input(NamedTuple):
+    """Where records of a vertex come from."""
+
+    upstream: "Vertex"
+    edge: Edge
+
+
 class Vertex(msgspec.Struct, eq=False):
     """A chain of operators that runs as one task per subtask."""
 
     id: str
     nodes: list[Node]
     parallelism: int
-    inputs: list[tuple["Vertex", Edge]] = msgspec.field(default_factory=list)
+    inputs: list["Input"] = msgspec.field(default_factory=list)
     knows_splits: bool = False
     """Whether the split of each output buffer is known: no operator so far keeps records."""
 
     def __post_init__(self) -> None:
-        upstream_knows = any(upstream.knows_splits for upstream, _ in self.inputs)
-        self.knows_splits = self.head.source is not None or (upstream_knows and not self.head.keyed)
+        known_upstream = any(upstream.knows_splits for upstream in self.upstreams)
+        self.knows_splits = self.head.source is not None or (known_upstream and not self.head.keyed)
+
+    @property
+    def upstreams(self) -> list["Vertex"]:
+        """The vertices in front, in the order of the inputs."""
+        return [upstream for upstream, _ in self.inputs]
 
     @property
     def head(self) -> Node:
@@ -92,26 +104,30 @@ def compile_job(job: Job, parallelism: int, chain_heads: Collection[str] = ()) -
 
     Raises ConfigError for an incomplete job.
     """
-    called = any(node.caller for node in job.nodes)
-    ends = any(node.source for node in job.nodes) and any(node.sink for node in job.nodes)
-    if not called and not ends:
+    if not job.has("caller") and not (job.has("source") and job.has("sink")):
         raise ConfigError(
             f"job {job.name!r}",
             expected="at least one source and one sink",
             action="end every stream with .sink(...)",
         )
-    consumers = Counter(id(edge.node) for node in job.nodes for edge in node.inputs)
+    consumers: Counter[int] = Counter()
     vertex_of: dict[int, Vertex] = {}
     vertices: list[Vertex] = []
     for node in job.nodes:
-        inputs = [(vertex_of[id(edge.node)], edge) for edge in node.inputs]
+        consumers.update([id(edge.node) for edge in node.inputs])
+    for node in job.nodes:
+        inputs = [Input(vertex_of[id(edge.node)], edge) for edge in node.inputs]
         node_parallelism = _parallelism(node, inputs, parallelism)
-        chained = _chains(node, consumers) and inputs[0][0].parallelism == node_parallelism
-        chained = chained and len(inputs[0][0].nodes) < _LONGEST
-        # After a keyed operator it has a task of its own: the two follow different watermarks.
-        alone = node.makes_watermarks and any(upstream.head.keyed for upstream, _ in inputs)
-        if chained and not alone and node.id not in chain_heads:
-            vertex = inputs[0][0]
+        upstream = inputs[0].upstream if _chains(node, consumers) else None
+        if (
+            upstream is not None
+            and upstream.parallelism == node_parallelism
+            and len(upstream.nodes) < _LONGEST
+            # After a keyed operator it has a task of its own: they follow different watermarks.
+            and not (node.makes_watermarks and upstream.head.keyed)
+            and node.id not in chain_heads
+        ):
+            vertex = upstream
             vertex.nodes.append(node)
         else:
             vertex = Vertex(node.id, [node], node_parallelism, inputs)
@@ -120,7 +136,7 @@ def compile_job(job: Job, parallelism: int, chain_heads: Collection[str] = ()) -
     return vertices
 
 
-def _parallelism(node: Node, inputs: list[tuple[Vertex, Edge]], of_job: int) -> int:
+def _parallelism(node: Node, inputs: list[Input], of_job: int) -> int:
     """How many subtasks a node has.
 
     By default as many as the streams that it continues: spread over more or fewer subtasks, records

@@ -12,12 +12,13 @@ import msgspec
 
 from tidelog.runtime.channels.buffers import BufferLimit
 from tidelog.runtime.channels.channel import BufferPool, Channel
-from tidelog.runtime.channels.gate import Gate
+from tidelog.runtime.channels.gate import Gate, TableGate
 from tidelog.runtime.channels.output import ChannelOutput, OutputEdge
 from tidelog.runtime.channels.partition import Broadcast, ByKey, Forward, Partitioner, Rebalance
 from tidelog.runtime.in_flight.capture import ChannelId, InputChannel
 from tidelog.runtime.node import Edge
 from tidelog.runtime.operators.turn import WorkTime
+from tidelog.runtime.subtasks.loading import loading
 from tidelog.runtime.subtasks.vertices import ALL, Share, Vertex
 from tidelog.state.registry import StateRegistry
 
@@ -44,12 +45,11 @@ class Buffers(msgspec.Struct, frozen=True):
 
     def count(self, vertices: list[Vertex]) -> int:
         """The most buffers that all channels between these vertices hold."""
-        per_channel = self.at_consumer + self.at_producer
-        return sum(
-            upstream.parallelism * (consumer.parallelism * per_channel + self.overdraft)
-            for consumer in vertices
-            for upstream, _ in consumer.inputs
-        )
+        buffers, per_channel = 0, self.at_consumer + self.at_producer
+        for consumer in vertices:
+            per_sender = consumer.parallelism * per_channel + self.overdraft
+            buffers += per_sender * sum(upstream.parallelism for upstream in consumer.upstreams)
+        return buffers
 
 
 class Wiring:
@@ -72,6 +72,7 @@ class Wiring:
         self._buffers = buffers
         self.limit = buffers.limit
         """The most that one buffer of the job holds."""
+        self.loading = loading(vertices)
         self._pools: dict[tuple[str, int, int], BufferPool] = {}
         self.gates = {vertex.id: self._gates(vertex) for vertex in vertices}
 
@@ -81,18 +82,18 @@ class Wiring:
 
     def inputs(self, vertex: Vertex, subtask: int) -> tuple[InputChannel, ...]:
         """The channels of a subtask's gate, in the gate's order."""
-        announced = vertex.id in self._wanting_splits
-        return tuple(
-            InputChannel(
-                ChannelId(vertex.id, index, producer, subtask, at_producer=False),
-                stays_aligned(upstream, edge, vertex),
-                carries=edge not in vertex.head.silent
-                and (edge.routing != "forward" or producer % vertex.parallelism == subtask),
-                announces=announced and upstream.knows_splits,
-            )
-            for index, (upstream, edge) in enumerate(vertex.inputs)
-            for producer in range(upstream.parallelism)
-        )
+        announced, channels = vertex.id in self._wanting_splits, list[InputChannel]()
+        for index, (upstream, edge) in enumerate(vertex.inputs):
+            for producer in range(upstream.parallelism):
+                sends = edge.routing != "forward" or producer % vertex.parallelism == subtask
+                channel = InputChannel(
+                    ChannelId(vertex.id, index, producer, subtask, at_producer=False),
+                    stays_aligned(upstream, edge, vertex),
+                    carries=sends and edge not in vertex.head.silent,
+                    announces=announced and upstream.knows_splits,
+                )
+                channels.append(channel)
+        return tuple(channels)
 
     def partitioner(self, edge: Edge, subtask: int, consumer: Vertex) -> Partitioner:
         """Chooses the targets of the records that a subtask sends over an edge."""
@@ -145,13 +146,17 @@ class Wiring:
     def _gates(self, vertex: Vertex) -> dict[int, Gate]:
         """The gates of the subtasks that this process has."""
         targets = vertex.parallelism
-        pools, producers = [], []
-        for index, (upstream, _) in enumerate(vertex.inputs):
+        pools: list[BufferPool] = []
+        producers: list[int] = []
+        table: list[int] = []
+        for index, (upstream, edge) in enumerate(vertex.inputs):
             for producer in range(upstream.parallelism):
                 size = targets * self._buffers.at_producer
                 pool = BufferPool(targets, size, self._buffers.overdraft)
                 self._pools[vertex.id, index, producer] = pool
                 pools.append(pool)
+                if edge.side == 1:
+                    table.append(len(producers))
                 producers.append(producer)
 
         def made(target: int, gate: Gate, number: int) -> Channel:
@@ -162,8 +167,9 @@ class Wiring:
             assert self._exchange is not None
             return self._exchange.receiving(gate, (vertex.id, target, number), producer)
 
+        gate = partial(TableGate, table=table) if vertex.id in self.loading.tables else Gate
         return {
-            target: Gate(len(pools), partial(made, target))
+            target: gate(len(pools), partial(made, target))
             for target in range(targets)
             if self._share.has(target)
         }
@@ -176,7 +182,7 @@ def wanting_splits(vertices: Sequence[Vertex]) -> set[str]:
     for vertex in reversed(vertices):  # consumers first: each vertex is looked at once
         if vertex.makes_watermarks or (vertex.knows_splits and vertex.id in before):
             wanting.add(vertex.id)
-            before |= {upstream.id for upstream, _ in vertex.inputs}
+            before |= {upstream.id for upstream in vertex.upstreams}
     return wanting
 
 

@@ -40,8 +40,8 @@ class Caller(Protocol):
         It sets `wake`, in the event loop, when it has written or read much.
         """
 
-    def held(
-        self, given_up: asyncio.Event, meanwhile: Callable[[], Awaitable[None]]
+    def exclusive(
+        self, aborted: asyncio.Event, meanwhile: Callable[[], Awaitable[None]]
     ) -> AbstractAsyncContextManager[bool]:
         """Nobody works on the states in the block, which begins between two steps of the caller.
         While it waits for the end of one it calls `meanwhile` now and then.
@@ -49,7 +49,7 @@ class Caller(Protocol):
         False, and everybody may: the wait was given up before the caller's step had ended.
         """
 
-    def emitted(self) -> list[SideBatch]:
+    def take_sink_batches(self) -> list[SideBatch]:
         """What the caller has emitted since the last call, in portions, by the names of sinks."""
 
     def capture(self, checkpoint: CheckpointId) -> None:
@@ -64,7 +64,7 @@ class Caller(Protocol):
     def end(self) -> None:
         """The states are about to be closed: nobody may touch them any more."""
 
-    def rest(self) -> None:
+    def wake_at_next_change(self) -> None:
         """Nothing is left to flush: the caller is to set `wake` with its next change."""
 
     @property
@@ -72,7 +72,7 @@ class Caller(Protocol):
         """What the caller has yet to write in `capture`, or to hand over in `emitted`."""
 
     @property
-    def in_step(self) -> str:
+    def open_steps(self) -> str:
         """Who has not ended a step, for messages."""
 
     def paused(self) -> AbstractContextManager[None]:
@@ -87,9 +87,9 @@ class CallerTask(Task):
         self._caller = caller
         self._barriers: deque[Barrier] = deque()
         self._wake = asyncio.Event()
-        self._given_up = asyncio.Event()
+        self._aborted = asyncio.Event()
         """The checkpoint is given up whose barrier waits for the caller."""
-        self._taking: CheckpointId | None = None
+        self._pending_checkpoint: CheckpointId | None = None
         log = parts.snapshotter.log
         if log is None or log.complete:  # a program that only looks costs nothing
             self._durable_progress = self._progress()
@@ -109,58 +109,58 @@ class CallerTask(Task):
         return max(await super().change(), self._caller.change)
 
     @property
-    def _resting(self) -> bool:
+    def _has_no_work(self) -> bool:
         """Nothing is to be done before the caller or a checkpoint wakes the task."""
         backend = self.parts.backend
         return not (backend.buffered or backend.sweeps or self._caller.change)
 
     def abort(self, checkpoint: CheckpointId) -> None:
         super().abort(checkpoint)
-        if self._taking is not None and self._taking <= checkpoint:
-            self._given_up.set()
+        if self._pending_checkpoint is not None and self._pending_checkpoint <= checkpoint:
+            self._aborted.set()
 
     async def run(self) -> None:
         clock = self.parts.effects.clock
         self._caller.begin(self._wake)
         try:
             while not self._leaving:
-                if resting := self._resting:
-                    self._caller.rest()
-                await wait_for(self._wake, clock, None if resting else _LOOKS_EVERY_S)
+                if has_no_work := self._has_no_work:
+                    self._caller.wake_at_next_change()
+                await wait_for(self._wake, clock, None if has_no_work else _LOOKS_EVERY_S)
                 self._wake.clear()
                 while self._barriers:
-                    await self._captured(self._barriers.popleft())
-                await self._flushed()
+                    await self._capture(self._barriers.popleft())
+                await self._flush()
                 await self._rest()  # others may have as much to flush
         finally:
             self._caller.end()
             await self._stop()
         await self._exit()
 
-    async def _captured(self, barrier: Barrier) -> None:
+    async def _capture(self, barrier: Barrier) -> None:
         if barrier.checkpoint <= self._checkpoints.given_up:
             return
         seen_at = self._now()
-        self._taking = barrier.checkpoint
-        self._given_up.clear()
+        self._pending_checkpoint = barrier.checkpoint
+        self._aborted.clear()
         # Most of it goes while the caller works on; what it writes meanwhile is the rest.
         with self._until_room():
             await self._in_steps(self.parts.backend.flush_in_steps())
-        async with self._caller.held(self._given_up, self._flushed) as exclusive:
-            if exclusive:
-                for batch in self._caller.emitted():
+        async with self._caller.exclusive(self._aborted, self._flush) as is_exclusive:
+            if is_exclusive:
+                for batch in self._caller.take_sink_batches():
                     await self.parts.output.emit(batch)
                 self._caller.capture(barrier.checkpoint)
                 await self._checkpoint(barrier, seen_at)
             else:
                 Event.STEP_OPEN.log(
-                    logger, checkpoint=barrier.checkpoint, callers=self._caller.in_step
+                    logger, attempt=barrier.checkpoint, callers=self._caller.open_steps
                 )
-        self._taking = None
+        self._pending_checkpoint = None
 
-    async def _flushed(self) -> None:
+    async def _flush(self) -> None:
         output = self.parts.output
-        for batch in self._caller.emitted():
+        for batch in self._caller.take_sink_batches():
             with nullcontext() if output.available else self._caller.paused():
                 await output.emit(batch)
         with self._until_room():

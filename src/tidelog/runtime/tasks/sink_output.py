@@ -13,7 +13,7 @@ import msgspec
 
 from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.effects import Offload
-from tidelog.errors import OLDER_SLOT, CorruptObjectError, UserFunctionError
+from tidelog.errors import OLDER_CHECKPOINT, CorruptObjectError, UserFunctionError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.buffers import BufferLimit
 from tidelog.runtime.channels.messages import Batch, SideBatch
@@ -37,7 +37,7 @@ def _decoded(transaction: bytes) -> _Transaction:
             "a sink's transaction in a manifest",
             expected="the number of its checkpoint and the sink's own bytes",
             found=str(cause),
-            action=OLDER_SLOT,
+            action=OLDER_CHECKPOINT,
         ) from cause
 
 

@@ -34,8 +34,12 @@ class SourceTask(Task):
 
     is_source = True
 
-    def __init__(self, parts: TaskParts, source: Source, splits: SourceSplits) -> None:
+    def __init__(
+        self, parts: TaskParts, source: Source, splits: SourceSplits, *, waits: bool = False
+    ) -> None:
         super().__init__(parts)
+        self._waits = waits
+        """Nothing is read before `begin`."""
         self._source = source
         self._splits = splits
         self._alignment = splits.alignment
@@ -87,6 +91,10 @@ class SourceTask(Task):
         self._barriers.append(barrier)
         self._wake.set()
 
+    def begin(self) -> None:
+        self._waits = False
+        self._wake.set()
+
     def drain(self) -> None:
         self._draining = True
         self._wake.set()
@@ -111,6 +119,9 @@ class SourceTask(Task):
         self._standstills.begin()
         try:
             await self._resume()
+            while self._waits and await self._goes_on():
+                if self._waits:  # still, after barriers
+                    await self._pause(None)
             while await self._goes_on():
                 if not self.parts.output.available:
                     await self._wait_for_room()

@@ -130,6 +130,9 @@ class Task(ABC):
     def _start(self, barrier: Barrier) -> None:
         """Take a barrier from the driver, as no upstream task brings it."""
 
+    def begin(self) -> None:
+        """Read, where the task has waited for a table."""
+
     def drain(self) -> None:
         """Treat the data as ended: a source reads no more, and others follow it."""
 
@@ -319,7 +322,7 @@ class FinishedTask(Task):
                     f"the input of {self.id}",
                     expected="no record, for the restored checkpoint says that it finished",
                     found=f"{len(message.records)} records",
-                    action="report this as a defect, and restore an older slot",
+                    action="report this as a defect, and restore an older checkpoint",
                     retry_safe=False,
                 )
             open_channels -= isinstance(message, EndOfChannel)

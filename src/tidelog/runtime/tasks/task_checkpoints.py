@@ -211,7 +211,7 @@ class TaskCheckpoints:
                 listener.keep_aligned(f"{task}: {error}")
             elif not isinstance(error, TidelogError):
                 Event.SNAPSHOT_DEFECT.log(
-                    logger, exc_info=True, checkpoint=checkpoint, task=task, error=error
+                    logger, exc_info=True, attempt=checkpoint, task=task, error=error
                 )
             listener.declined(checkpoint, f"{task}: {error}")
         else:

@@ -8,6 +8,7 @@ import asyncio
 import itertools
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -174,6 +175,9 @@ class RemoteTask:
     def trigger(self, barrier: Barrier) -> None:
         self._call("trigger", barrier)
 
+    def begin(self) -> None:
+        self._call("begin")
+
     def drain(self) -> None:
         self._call("drain")
 
@@ -274,24 +278,22 @@ class RemoteSubtasks:
         self._listener = listener
         for worker in self._workers:
             worker.link.send(m.Build())
-        built = await self._all(m.Built)
-        for message in built:
-            for vertex, declared in message.declared.items():
-                self._adopt(vertex, declared)
-        self._resumed_sources = frozenset().union(*(message.resumed_sources for message in built))
+        for message in await self._all(m.Built):
+            self._resumed_sources |= message.resumed_sources
+            for vertex_id, declared in message.declared.items():
+                self._adopt(vertex_id, declared)
         share = Share(workers=len(self._workers))
-        self._tasks = {
-            subtask: RemoteTask(self._workers[share.worker_of(subtask.subtask)], subtask)
-            for vertex in self._start.plan.vertices
-            for subtask in vertex.subtasks
-        }
+        for vertex in self._start.plan.vertices:
+            for subtask in vertex.subtasks:
+                worker = self._workers[share.worker_of(subtask.subtask)]
+                self._tasks[subtask] = RemoteTask(worker, subtask)
         return list(self._tasks.values())
 
     def main(self) -> list[Loop]:
         """Let all workers run, and follow each to its end."""
         for worker in self._workers:
             worker.link.send(m.Run(self._resumed_sources))
-        return [self._follow(worker) for worker in self._workers]
+        return list(map(self._follow, self._workers))
 
     def services(self) -> list[Loop]:
         return [self._watch()]
@@ -307,18 +309,18 @@ class RemoteSubtasks:
         return live
 
     async def upload_again(self, lost: Set[str]) -> None:
-        running = [worker for worker in self._workers if not worker.done]
-        await together(worker.ask(lambda reply: m.UploadAgain(reply, lost)) for worker in running)
+        request = partial(m.UploadAgain, lost=lost)
+        await together([worker.ask(request) for worker in self._workers if not worker.done])
 
     async def _all(self, kind: type[T]) -> list[T]:
         """What each worker says next, while all of them say something."""
         messages: dict[RemoteWorker, T] = {}
 
-        async def hear(worker: RemoteWorker) -> None:
+        async def receive(worker: RemoteWorker) -> None:
             messages[worker] = await worker.next(kind)
 
-        await run_until_done(map(hear, self._workers), [self._watch()])
-        return [messages[worker] for worker in self._workers]
+        await run_until_done(map(receive, self._workers), [self._watch()])
+        return list(map(messages.__getitem__, self._workers))
 
     async def _watch(self) -> None:
         clock = self._start.effects.clock
@@ -361,9 +363,12 @@ class RemoteSubtasks:
         if len(self._ahead) < len(self._workers):
             return
         for worker in self._workers:
-            reports = [self._ahead[other] for other in self._workers if other is not worker]
-            sources = self._ahead[worker]
-            ahead = {source: min(o.get(source, math.inf) for o in reports) for source in sources}
+            ahead = dict.fromkeys(self._ahead[worker], math.inf)
+            for other in self._workers:
+                if other is not worker:
+                    for source in ahead:
+                        watermark = self._ahead[other].get(source, math.inf)
+                        ahead[source] = min(ahead[source], watermark)
             worker.link.send(m.Ahead(ahead))
 
     def _adopt(self, vertex: str, declared: m.Registered) -> None:

@@ -125,7 +125,9 @@ class Worker:
         begin_with = await self._next(m.Restore)
         start = await self._start(begin_with, stores)
         states = SubtaskStates(start)
-        self.subtasks = subtasks = LocalSubtasks(states, self._exited)
+        self.subtasks = subtasks = LocalSubtasks(
+            states, lambda subtask: self._parent.send(m.Exited(subtask))
+        )
         succeeded = False
         try:
             await run_until_done([self._run(start, subtasks)], [self._say_alive()])
@@ -142,12 +144,10 @@ class Worker:
         self._parent.send(m.SubtasksRestored())
         await self._next(m.Build)
         await subtasks.build(self)
-        vertices = [vertex.id for vertex in start.plan.vertices]
+        declared = {vertex.id: self._declared(vertex.id) for vertex in start.plan.vertices}
         resumed_sources = {source for source, splits in subtasks.splits.items() if splits.resumes}
         self._parent.send(m.Alive(self._status()))  # what was restored, before the job says it runs
-        self._parent.send(
-            m.Built({vertex: self._declared(vertex) for vertex in vertices}, resumed_sources)
-        )
+        self._parent.send(m.Built(declared, resumed_sources))
         for source in (await self._next(m.Run)).resumed_sources & subtasks.splits.keys():
             subtasks.splits[source].resumes = True
         for splits in subtasks.splits.values():
@@ -243,9 +243,6 @@ class Worker:
         assert self.subtasks is not None
         registry = self.subtasks.states.start.registries[vertex]
         return m.Registered(registry.infos(), registry.keys.names())
-
-    def _exited(self, subtask: SubtaskId) -> None:
-        self._parent.send(m.Exited(subtask))
 
     # --- the listener of its tasks
 

@@ -53,7 +53,9 @@ class Loading:
 
         Raises RestoreError when there is none, and as `lineage`.
         """
-        lineage = [version] if version in self.snapshots else await self._lineage(version)
+        lineage = [version]
+        if version not in self.snapshots:
+            lineage = sorted([*await self.lineage(version), version])
         first, *older_bases = self._bases(lineage)
         path = _path(lineage, first)
         if path is not None and first not in damaged:
@@ -69,9 +71,6 @@ class Loading:
     def _bases(self, lineage: Sequence[Version]) -> list[Version | None]:
         """What Spark can start from, the newest first."""
         return [*(v for v in reversed(lineage) if v in self.snapshots), None]
-
-    async def _lineage(self, version: Version) -> list[Version]:
-        return sorted([*await self.lineage(version), version])
 
     async def _whole_lineage(self, version: Version, lineage: list[Version]) -> list[Version]:
         """All versions that Spark can follow back; `lineage` where it cannot follow to the end."""

@@ -75,10 +75,6 @@ def _integer(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() else None
 
 
-def _flag(text: str) -> int | None:
-    return {"true": 1, "false": 0}.get(text)
-
-
 def _schemes(text: str) -> int | None:
     return len(text.split(",")) if text == "" or _SCHEMES.fullmatch(text) else None
 
@@ -97,7 +93,7 @@ OPTIONS: Final = (
     ),
     PluginOption(
         *("commit.bytes", "256k", bytes_of, "bytes, such as 256k; 0 for none"),
-        "What the driver has of a batch lies in its commit, without a segment, up to this size.",
+        "What the driver has of a batch is in its commit, without a segment, up to this size.",
     ),
     PluginOption(
         *("inFlight.bytes", "64m", *_BYTES),
@@ -105,7 +101,7 @@ OPTIONS: Final = (
     ),
     PluginOption(
         *("upload.threads", "4", _positive(_integer), "a number, 1 or more"),
-        "Uploads at once: of the driver for a query, of an executor for a large changelog.",
+        "Parallel uploads: of the driver for a query, of an executor for a large changelog.",
     ),
     PluginOption(
         *("upload.deadline", "60s", *_TIME),
@@ -116,7 +112,7 @@ OPTIONS: Final = (
         "How long the driver waits for a batch to become durable before the query fails.",
     ),
     PluginOption(
-        *("snapshot.stagger", "true", _flag, "true or false"),
+        *("snapshot.stagger", "true", {"true": 1, "false": 0}.get, "true or false"),
         "Spread snapshots over batches, each state store at its own phase.",
     ),
     PluginOption(

@@ -52,7 +52,7 @@ class TidelogDataSource(DataSource):
             expected="spark.read, as views are read in batches",
             found="spark.readStream",
             action="load the view with spark.read, and for what is new load it again with option "
-            "slot or seqno; `tidelog log URL --follow` prints changes as they become durable",
+            "checkpoint or seqno; `tidelog log URL --follow` prints changes as they become durable",
         )
 
 

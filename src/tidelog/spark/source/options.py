@@ -107,13 +107,13 @@ class Filter:
 Texts = Mapping[str, str]
 """Options by name in lower case."""
 
-Slots = Literal["latest", "all", "these"]
+Checkpoints = Literal["latest", "all", "these"]
 
 BundleBytes = int | Literal["auto"]
 """Bytes that one task reads; "auto": as suits the total."""
 
 NARROWING: Final = {
-    "slot": "slot",
+    "checkpoint": "checkpoint",
     "operator": "operator",
     "subtask": "subtask",
     "seqno": "seqno",
@@ -133,8 +133,8 @@ class SourceOptions:
 
     url: str
     view: SourceView
-    slots: Slots
-    """Which checkpoints; `these` are the slots that `filter` has."""
+    checkpoints: Checkpoints
+    """Which checkpoints; `these` are the numbers that `filter` has."""
     filter: Filter
     columns: tuple[str, ...] | None
     decode: bool
@@ -155,7 +155,7 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
     return SourceOptions(
         url=_url(texts),
         view=view,
-        slots=_slots(texts, view),
+        checkpoints=_checkpoints(texts, view),
         filter=_filter(texts, view),
         columns=_listed(texts["columns"]) if "columns" in texts else None,
         decode=_value(texts, "decode", "false", _flag, "true or false"),
@@ -178,14 +178,14 @@ def _url(texts: Texts) -> str:
     return store_url(texts["path"])
 
 
-def _slots(texts: Texts, view: SourceView) -> Slots:
-    words = _slot_words(view)
-    text = texts.get("slot", words[0])
-    return cast("Slots", text) if text in words else "these"
+def _checkpoints(texts: Texts, view: SourceView) -> Checkpoints:
+    words = _checkpoint_words(view)
+    text = texts.get("checkpoint", words[0])
+    return cast("Checkpoints", text) if text in words else "these"
 
 
-def _slot_words(view: SourceView) -> tuple[str, ...]:
-    """Values of option slot besides numbers, the default first."""
+def _checkpoint_words(view: SourceView) -> tuple[str, ...]:
+    """Values of option checkpoint besides numbers, the default first."""
     # A view that is of a checkpoint is of the newest one unless another is named.
     return ("latest", "all") if view.name in ("changes", "state") else ("all",)
 
@@ -204,10 +204,10 @@ def _filter(texts: Texts, view: SourceView) -> Filter:
             raise _wrong(option, f"its use with view {views}", actual, "remove it, or use it there")
         if option == "operator":
             names[column] = frozenset(_listed(texts[option]))
-        elif option != "slot" or _slots(texts, view) == "these":
+        elif option != "checkpoint" or _checkpoints(texts, view) == "these":
             expected = "numbers such as 3 or 0,4-6 or 100-"
-            if option == "slot":
-                expected = f"{', '.join(_slot_words(view))}, or {expected}"
+            if option == "checkpoint":
+                expected = f"{', '.join(_checkpoint_words(view))}, or {expected}"
             numbers[column] = _value(texts, option, "", Intervals.parse, expected)
     return Filter(numbers, names)
 

@@ -40,7 +40,7 @@ async def _batch_rows(store: ObjectStore) -> list[Row]:
     summaries = await summarize_batches(store, checkpoint)
     batches = [_batch_row(checkpoint, restart, summary) for summary in summaries]
     unreadable = [
-        {"slot": batch, "kind": "unreadable", "error": str(error)}
+        {"checkpoint": batch, "kind": "unreadable", "error": str(error)}
         for batch, error in checkpoint.damaged_commits.items()
     ]
     return [*batches, *unreadable]
@@ -51,19 +51,15 @@ def _batch_row(checkpoint: QueryCheckpoint, restart: Restart, summary: BatchSumm
     if error is None and summary.batch == restart.commit:
         error = next(iter(restart.obstacles), None)
     return {
-        "slot": summary.batch,
+        "checkpoint": summary.batch,
         "kind": "checkpoint",
-        "created": _microseconds(summary.started_ms),
+        "created": None if summary.started_ms is None else summary.started_ms * 1000,
         "operators": summary.operators,
         "subtasks": summary.partitions,
         "manifest_bytes": checkpoint.commits[summary.batch].size,
         "log_bytes": summary.log_bytes,
         "error": None if error is None else str(error),
     }
-
-
-def _microseconds(ms: int | None) -> int | None:
-    return None if ms is None else ms * 1000
 
 
 _KINDS: Final = {

@@ -47,12 +47,12 @@ VIEWS: Final[Mapping[str, SourceView]] = {
         SourceView(
             "checkpoints",
             _columns(
-                "slot bigint, kind string, checkpoint_id bigint, generation bigint, "
+                "checkpoint bigint, kind string, attempt bigint, generation bigint, "
                 "created timestamp, job string, final boolean, operators int, subtasks int, "
                 "manifest_bytes bigint, log_bytes bigint, materialized_bytes bigint, "
                 "inline_bytes bigint, error string"
             ),
-            frozenset({"slot"}),
+            frozenset({"checkpoint"}),
         ),
         SourceView(
             "objects",
@@ -75,16 +75,16 @@ VIEWS: Final[Mapping[str, SourceView]] = {
         SourceView(
             "changes",
             _columns(
-                "slot bigint, operator string, subtask int, seqno bigint, op string, "
+                "checkpoint bigint, operator string, subtask int, seqno bigint, op string, "
                 f"{_ROW}, object string"
             ),
-            frozenset({"slot", "operator", "subtask", "seqno", "key_group"}),
+            frozenset({"checkpoint", "operator", "subtask", "seqno", "key_group"}),
             _DECODED,
         ),
         SourceView(
             "state",
-            _columns(f"slot bigint, operator string, subtask int, {_ROW}"),
-            frozenset({"slot", "operator", "subtask", "key_group"}),
+            _columns(f"checkpoint bigint, operator string, subtask int, {_ROW}"),
+            frozenset({"checkpoint", "operator", "subtask", "key_group"}),
             _DECODED,
         ),
     )

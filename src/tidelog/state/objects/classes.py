@@ -54,8 +54,13 @@ class RecordTypes:
         if kind is None:
             kind_now = _class_named(module, name)
             now = f" (it is {module_of(kind_now)}.{kind_now.__qualname__} now)" if kind_now else ""
-            raise _unreadable(
-                f"{module}.{name}{now}", "a class of a module that the job imports before it starts"
+            raise SerializationError(
+                "records in flight of the checkpoint",
+                expected="a class of a module that the job imports before it starts",
+                found=f"{module}.{name}{now}, which is not there",
+                action="import its module where the job is defined, or name it in the job's "
+                "record_types and start again; or drop the records with --drop-in-flight if losing "
+                "them is acceptable",
             )
         return kind
 
@@ -327,16 +332,6 @@ def unstorable(what: str, why: str) -> SerializationError:
         found=f"{what}: {why}",
         action="make it one of these, or name its type in the job's record_types; until then "
         "its checkpoints stay aligned",
-    )
-
-
-def _unreadable(actual: str, expected: str) -> SerializationError:
-    return SerializationError(
-        "records in flight of the checkpoint",
-        expected=expected,
-        found=f"{actual}, which is not there",
-        action="import its module where the job is defined, or name it in the job's record_types "
-        "and start again; or drop the records with --drop-in-flight if losing them is acceptable",
     )
 
 

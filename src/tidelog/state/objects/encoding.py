@@ -1,9 +1,10 @@
-"""Objects as msgpack, and back: their types included, and never a program.
+"""Python objects as msgpack and back, with their types.
 
-Invariants: what is decoded equals what was encoded, of the same types; decoding calls nothing that
-the bytes choose, but for types that the job names (`classes`).
-A value is a msgpack scalar, or an array that begins with a tag. Types are numbered by the shapes
-that are stored with the objects. Format: docs/internals/format.md, "Objects".
+A value is a msgpack scalar, or an array that begins with a tag. An instance of a class has the
+number of a shape, which names the class and its fields; shapes are stored beside the values.
+Invariants: what is decoded equals what was encoded, of the same types; decoding runs no code that
+the bytes choose, except pickling of classes that the job names (`classes`).
+Format: docs/internals/format.md, "Objects".
 """
 
 import copyreg
@@ -36,25 +37,26 @@ from tidelog.state.objects.classes import (
 )
 from tidelog.state.schema.row import Row, row_maker
 
-# Tags of the format: a number stays, and a new tag gets the next one.
+# Tags are stored: a number never changes, and a new tag gets the next one.
 LIST, TUPLE, DICT, SET, FROZEN_SET = 0, 1, 2, 3, 4
-BIG_INT, ODD_TEXT, BYTE_ARRAY, COMPLEX, RANGE, SLICE = 5, 6, 7, 8, 9, 10
+BIG_INT, SURROGATE_TEXT, BYTE_ARRAY, COMPLEX, RANGE, SLICE = 5, 6, 7, 8, 9, 10
 DATE, DATE_TIME, TIME, TIME_DELTA, OFFSET, ZONE = 11, 12, 13, 14, 15, 16
 DECIMAL, FRACTION, UUID_, ORDERED, DEQUE, COUNTER = 17, 18, 19, 20, 21, 22
 TYPED, DEFAULT_DICT = 23, 24
 
-NEW, NEW_WITH_NAMES, CALL = 0, 1, 2
-"""How a type named by the job makes an instance."""
+NEW, NEW_WITH_KEYWORDS, CALL = 0, 1, 2
+"""How a pickled instance is made, as stored: by `__new__`, or by a call of the class."""
 
-_WHOLE: Final = ("named-tuple", "struct")  # stored by their fields alone
+_HAS_ONLY_FIELDS: Final = ("named-tuple", "struct")
+"""Kinds of classes whose instances have no attributes besides their fields."""
 _SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
 _INT64: Final = range(-(1 << 63), 1 << 64)
-_FACTORIES: Final = {kind.__name__: kind for kind in (int, float, str, list, dict, set, tuple)}
+_FACTORIES: Final = {cls.__name__: cls for cls in (int, float, str, list, dict, set, tuple)}
 """Default factories that a stored defaultdict may have, by name."""
 
 
 class Shape(msgspec.Struct, frozen=True, array_like=True):
-    """A type of records, and the names of the values that each has."""
+    """A class, how its instances are taken apart, and the names of the values stored of each."""
 
     kind: Kind
     module: str = ""
@@ -63,15 +65,15 @@ class Shape(msgspec.Struct, frozen=True, array_like=True):
 
 
 def encode_records(records: list[Any], types: RecordTypes) -> tuple[list[Shape], bytes]:
-    """The shapes of all records, and the records; raises SerializationError."""
+    """The shapes of the records, and the records; raises SerializationError."""
     try:
         encoder = _Encoder(types)
         try:
-            return encoder.shapes, _encode(encoder.all(records))
+            return encoder.shapes, _encode(encoder.values(records))
         except (OverflowError, UnicodeEncodeError):
-            # An int beyond 64 bits, or text that is no Unicode: rare, so only now looked for.
+            # An int beyond 64 bits or a lone surrogate, which are rare: each is checked only now.
             encoder = _Encoder(types, scalars=_SCALARS - {int, str})
-            return encoder.shapes, _encode(encoder.all(records))
+            return encoder.shapes, _encode(encoder.values(records))
     except TidelogError:
         raise
     except RecursionError as error:
@@ -81,36 +83,36 @@ def encode_records(records: list[Any], types: RecordTypes) -> tuple[list[Shape],
 
 
 def encode_rows(rows: list[Row], types: RecordTypes) -> list[bytes] | None:
-    """For each row of one class what `decode_parts` reads; None where not all are so simple."""
+    """Each row as `decode_parts` reads it; None unless all of it is of one shape."""
     encoder = _Encoder(types)
     try:
-        encoded = [_encode(_encode([row])) for row in encoder.all(rows)]
-    except Exception:  # whatever it is, the row alone tells
+        encoded = [_encode(_encode([row])) for row in encoder.values(rows)]
+    except Exception:  # `encode_records` of the single row raises the same, with its reason
         return None
-    shapes = b"\x92" + _encode(encoder.shapes)  # a list of two, the first of them
-    return [shapes + data for data in encoded] if len(encoder.shapes) == 1 else None
+    prefix = b"\x92" + _encode(encoder.shapes)  # an array of two, and its first element
+    return [prefix + data for data in encoded] if len(encoder.shapes) == 1 else None
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_list: Final = msgspec.msgpack.Decoder(list[Any]).decode
 decode_parts: Final = msgspec.msgpack.Decoder(tuple[list[Shape], bytes]).decode
-"""What `encode_records` gives, where both are encoded together."""
+"""The result of `encode_records`, encoded as one array."""
 
 
 class Builders(Protocol):
-    """Where a decoder has what builds instances from."""
+    """The builders of a decoder, by shape."""
 
     def builder_of(self, shape: Any, new: Callable[[Any, RecordTypes], Builder]) -> Builder:
-        """What builds instances of a shape; `new` makes it of a class that is there."""
+        """The builder of the instances of a shape, which `new` may make."""
 
 
 def decode_records(shapes: Sequence[Shape], data: bytes, types: Builders) -> list[Any]:
-    """Raises SerializationError for types that are not to be had, anything for damaged bytes."""
-    return _Decoder(shapes, types).all(_decode_list(data))
+    """Raises SerializationError for missing or changed classes, anything for damaged bytes."""
+    return _Decoder(shapes, types).values(_decode_list(data))
 
 
 class _Encoder:
-    """Turns records into what msgpack has."""
+    """Turns values into scalars and tagged lists of msgpack; collects the shapes."""
 
     def __init__(self, types: RecordTypes, scalars: frozenset[type] = _SCALARS) -> None:
         self._types = types
@@ -118,107 +120,110 @@ class _Encoder:
         self.shapes: list[Shape] = []
         self._numbers: dict[Any, int] = {}
 
-    def all(self, values: Iterable[Any]) -> list[Any]:
+    def values(self, values: Iterable[Any]) -> list[Any]:
+        """Each value as a scalar or a tagged list."""
         if type(values) is not list:
             values = list(values)
-        kinds = set(map(type, values))
-        if kinds <= self._scalars:
+        classes = set(map(type, values))
+        if classes <= self._scalars:
             return values
-        if len(kinds) == 1:
-            (kind,) = kinds
-            if issubclass(kind, Row) and kind._fields and self._types.kind_of(kind) == "row":
-                return self._rows(kind, values)
-        return list(map(self.one, values))
+        if len(classes) == 1:
+            (cls,) = classes
+            if issubclass(cls, Row) and cls._fields and self._types.kind_of(cls) == "row":
+                return self._rows(cls, values)
+        return list(map(self.value, values))
 
-    def _rows(self, kind: type[Row], rows: list[Any]) -> list[Any]:
-        """As `all`, of rows of one class: most lists of records are such."""
-        number = self._shape("row", kind, kind._fields)
+    def _rows(self, cls: type[Row], rows: list[Any]) -> list[Any]:
+        """As `values`, for rows of one class, as most lists of records are."""
+        number = self._shape_number("row", cls, cls._fields)
         if self._scalars.issuperset(map(type, chain.from_iterable(rows))):
             return [[TYPED, number, *row] for row in rows]
-        return [[TYPED, number, *self.all(list(row))] for row in rows]
+        return [[TYPED, number, *self.values(list(row))] for row in rows]
 
-    def one(self, value: Any) -> Any:
+    def value(self, value: Any) -> Any:
         """A scalar or a tagged list."""
-        kind = type(value)
-        if kind in self._scalars:
+        cls = type(value)
+        if cls in self._scalars:
             return value
-        take_apart = _APART.get(kind)
-        if take_apart is not None:
-            return take_apart(self, value)
-        return self._typed(kind, value)
+        encode = _ENCODERS.get(cls)
+        if encode is not None:
+            return encode(self, value)
+        return self._instance(cls, value)
 
-    def _typed(self, kind: type, value: Any) -> list[Any]:
-        how = self._types.kind_of(kind)
+    def _instance(self, cls: type, value: Any) -> list[Any]:
+        kind = self._types.kind_of(cls)
         fields: tuple[str, ...] = ()
-        if how == "row":
+        if kind == "row":
             fields, values = value._fields, list(tuple.__iter__(value))
-        elif how == "named-tuple":
-            fields, values = cast(Any, kind)._fields, list(tuple.__iter__(value))
-        elif how == "struct":
-            fields, values = cast(Any, kind).__struct_fields__, list(msgspec.structs.astuple(value))
-        elif how == "dataclass":
+        elif kind == "named-tuple":
+            fields, values = cast(Any, cls)._fields, list(tuple.__iter__(value))
+        elif kind == "struct":
+            fields, values = cast(Any, cls).__struct_fields__, list(msgspec.structs.astuple(value))
+        elif kind == "dataclass":
             attributes = fields_of(value)
             fields, values = tuple(attributes), list(attributes.values())
-        elif how == "enum":
-            values = _members(value)
+        elif kind == "enum":
+            values = _member_names(value)
         else:
-            values = _as_pickled(kind, value)
-        if how in _WHOLE and (len(fields) != len(values) or getattr(value, "__dict__", None)):
-            check_no_more(value, len(fields) == len(values))
-        return [TYPED, self._shape(how, kind, fields), *self.all(values)]
+            values = _pickled(cls, value)
+        fits = len(fields) == len(values)
+        if kind in _HAS_ONLY_FIELDS and (not fits or getattr(value, "__dict__", None)):
+            check_no_more(value, fits)
+        return [TYPED, self._shape_number(kind, cls, fields), *self.values(values)]
 
-    def _shape(self, how: Kind, kind: type, fields: tuple[str, ...]) -> int:
-        number = self._numbers.get((kind, fields))
+    def _shape_number(self, kind: Kind, cls: type, fields: tuple[str, ...]) -> int:
+        number = self._numbers.get((cls, fields))
         if number is None:
             if not all(type(name) is str for name in fields):
-                raise unstorable(kind.__qualname__, "names of its fields are no text")
-            number = self._numbers[kind, fields] = len(self.shapes)
-            # A row is of no module: its names say which class it is of.
-            module, name = ("", "") if how == "row" else (module_of(kind), kind.__qualname__)
-            self.shapes.append(Shape(how, module, name, fields))
+                raise unstorable(cls.__qualname__, "names of its fields are no text")
+            number = self._numbers[cls, fields] = len(self.shapes)
+            # Rows need no class of the job: the reader makes one for their fields.
+            module, name = ("", "") if kind == "row" else (module_of(cls), cls.__qualname__)
+            self.shapes.append(Shape(kind, module, name, fields))
         return number
 
 
-def _members(value: Enum) -> list[str]:
-    """The names of the members that a value of an enum is made of."""
+def _member_names(value: Enum) -> list[str]:
+    """The name of a member of an enum; of a flag the names of all its members."""
     members = cast(Any, type(value))._member_map_
     if members.get(value._name_) is value:
         return [value._name_]
     names = [member._name_ for member in cast(Any, value)] if isinstance(value, Flag) else []
-    if _joined(type(value), names) is not value:
+    if _enum_value(type(value), names) is not value:
         raise unstorable(repr(value), "a flag that is not made of members of its type")
     return names
 
 
-def _joined(kind: type, names: Sequence[str]) -> Any:
+def _enum_value(cls: type, names: Sequence[str]) -> Any:
+    """The member of this name, or the flag with these members."""
     try:
-        members = [cast(Any, kind)._member_map_[name] for name in names]
-    except KeyError as gone:
-        expected = f"with the member {gone}, as the checkpoint has it"
-        raise changed(kind, expected, "none of that name") from None
+        members = [cast(Any, cls)._member_map_[name] for name in names]
+    except KeyError as missing:
+        expected = f"with the member {missing}, as the checkpoint has it"
+        raise changed(cls, expected, "none of that name") from None
     if len(members) == 1:
         return members[0]
-    if not issubclass(kind, Flag):
-        raise ValueError(f"{len(members)} members of {kind}")
-    return functools.reduce(Flag.__or__, members) if members else kind(0)
+    if not issubclass(cls, Flag):
+        raise ValueError(f"{len(members)} members of {cls}")
+    return functools.reduce(Flag.__or__, members) if members else cls(0)
 
 
-def _as_pickled(kind: type, value: Any) -> list[Any]:
-    """How to make an instance, with what, and what to fill it with."""
+def _pickled(cls: type, value: Any) -> list[Any]:
+    """The arguments of `_unpickled`, from what the class's own pickling says."""
     if isinstance(value, msgspec.Struct):
         keywords = {name: getattr(value, name) for name in value.__struct_fields__}
         return [CALL, (), keywords, None, None, None]
     reduced = value.__reduce_ex__(5)
     if not isinstance(reduced, tuple) or len(reduced) > 5:
-        raise unstorable(kind.__qualname__, "its pickling has a form of its own")
+        raise unstorable(cls.__qualname__, "its pickling has a form of its own")
     callee, arguments, state, elements, items = (*reduced, None, None, None)[:5]
     how, keywords = CALL, {}
     if callee is copyreg.__newobj__:  # type: ignore[attr-defined]  # missing in its stubs
         how, callee, arguments = NEW, arguments[0], arguments[1:]
     elif callee is copyreg.__newobj_ex__:  # type: ignore[attr-defined]
-        how, (callee, arguments, keywords) = NEW_WITH_NAMES, arguments
-    if callee is not kind:
-        raise unstorable(kind.__qualname__, f"its pickling calls {callee!r} instead of the type")
+        how, (callee, arguments, keywords) = NEW_WITH_KEYWORDS, arguments
+    if callee is not cls:
+        raise unstorable(cls.__qualname__, f"its pickling calls {callee!r} instead of the type")
     return [
         how,
         tuple(arguments),
@@ -229,48 +234,10 @@ def _as_pickled(kind: type, value: Any) -> list[Any]:
     ]
 
 
-def _pairs(encoder: _Encoder, value: dict[Any, Any]) -> list[Any]:
-    return encoder.all(part for pair in value.items() for part in pair)
-
-
-_APART: Final[dict[type, Callable[[_Encoder, Any], list[Any]]]] = {
-    list: lambda e, v: [LIST, *e.all(v)],
-    tuple: lambda e, v: [TUPLE, *e.all(v)],
-    dict: lambda e, v: [DICT, *_pairs(e, v)],
-    set: lambda e, v: [SET, *e.all(v)],
-    frozenset: lambda e, v: [FROZEN_SET, *e.all(v)],
-    OrderedDict: lambda e, v: [ORDERED, *_pairs(e, v)],
-    Counter: lambda e, v: [COUNTER, *_pairs(e, v)],
-    deque: lambda e, v: [DEQUE, v.maxlen, *e.all(v)],
-    int: lambda e, v: (
-        v if v in _INT64 else [BIG_INT, v.to_bytes(v.bit_length() // 8 + 1, "big", signed=True)]
-    ),
-    str: lambda e, v: v if _is_unicode(v) else [ODD_TEXT, v.encode("utf-8", "surrogatepass")],
-    bytearray: lambda e, v: [BYTE_ARRAY, bytes(v)],
-    complex: lambda e, v: [COMPLEX, v.real, v.imag],
-    range: lambda e, v: [RANGE, *e.all((v.start, v.stop, v.step))],
-    slice: lambda e, v: [SLICE, *e.all((v.start, v.stop, v.step))],
-    date: lambda e, v: [DATE, v.year, v.month, v.day],
-    datetime: lambda e, v: [
-        *(DATE_TIME, v.year, v.month, v.day, v.hour, v.minute, v.second, v.microsecond),
-        *(v.fold, e.one(v.tzinfo)),
-    ],
-    time: lambda e, v: [TIME, v.hour, v.minute, v.second, v.microsecond, v.fold, e.one(v.tzinfo)],
-    timedelta: lambda e, v: [TIME_DELTA, v.days, v.seconds, v.microseconds],
-    timezone: lambda e, v: [OFFSET, *e.all(v.__getinitargs__())],
-    Decimal: lambda e, v: [DECIMAL, str(v)],
-    Fraction: lambda e, v: [FRACTION, *e.all((v.numerator, v.denominator))],
-    UUID: lambda e, v: [UUID_, v.bytes],
-}
-
-
 def _zone(encoder: _Encoder, value: ZoneInfo) -> list[Any]:
     if value.key is None:
         raise unstorable("a ZoneInfo", "it was read from a file and has no name")
     return [ZONE, value.key]
-
-
-_APART[ZoneInfo] = _zone
 
 
 def _default_dict(encoder: _Encoder, value: defaultdict[Any, Any]) -> list[Any]:
@@ -278,10 +245,11 @@ def _default_dict(encoder: _Encoder, value: defaultdict[Any, Any]) -> list[Any]:
     name = None if factory is None else getattr(factory, "__name__", "")
     if name is not None and _FACTORIES.get(name) is not factory:
         raise unstorable(f"a defaultdict of {factory!r}", "its factory is no basic type")
-    return [DEFAULT_DICT, name, *_pairs(encoder, value)]
+    return [DEFAULT_DICT, name, *_keys_and_values(encoder, value)]
 
 
-_APART[defaultdict] = _default_dict
+def _keys_and_values(encoder: _Encoder, value: dict[Any, Any]) -> list[Any]:
+    return encoder.values(chain.from_iterable(value.items()))
 
 
 def _is_unicode(text: str) -> bool:
@@ -292,43 +260,74 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
+_ENCODERS: Final[dict[type, Callable[[_Encoder, Any], Any]]] = {
+    list: lambda e, v: [LIST, *e.values(v)],
+    tuple: lambda e, v: [TUPLE, *e.values(v)],
+    dict: lambda e, v: [DICT, *_keys_and_values(e, v)],
+    set: lambda e, v: [SET, *e.values(v)],
+    frozenset: lambda e, v: [FROZEN_SET, *e.values(v)],
+    OrderedDict: lambda e, v: [ORDERED, *_keys_and_values(e, v)],
+    Counter: lambda e, v: [COUNTER, *_keys_and_values(e, v)],
+    deque: lambda e, v: [DEQUE, v.maxlen, *e.values(v)],
+    int: lambda e, v: (
+        v if v in _INT64 else [BIG_INT, v.to_bytes(v.bit_length() // 8 + 1, "big", signed=True)]
+    ),
+    str: lambda e, v: v if _is_unicode(v) else [SURROGATE_TEXT, v.encode("utf-8", "surrogatepass")],
+    bytearray: lambda e, v: [BYTE_ARRAY, bytes(v)],
+    complex: lambda e, v: [COMPLEX, v.real, v.imag],
+    range: lambda e, v: [RANGE, *e.values((v.start, v.stop, v.step))],
+    slice: lambda e, v: [SLICE, *e.values((v.start, v.stop, v.step))],
+    date: lambda e, v: [DATE, v.year, v.month, v.day],
+    datetime: lambda e, v: [
+        *(DATE_TIME, v.year, v.month, v.day, v.hour, v.minute, v.second, v.microsecond),
+        *(v.fold, e.value(v.tzinfo)),
+    ],
+    time: lambda e, v: [TIME, v.hour, v.minute, v.second, v.microsecond, v.fold, e.value(v.tzinfo)],
+    timedelta: lambda e, v: [TIME_DELTA, v.days, v.seconds, v.microseconds],
+    timezone: lambda e, v: [OFFSET, *e.values(v.__getinitargs__())],
+    Decimal: lambda e, v: [DECIMAL, str(v)],
+    Fraction: lambda e, v: [FRACTION, *e.values((v.numerator, v.denominator))],
+    UUID: lambda e, v: [UUID_, v.bytes],
+    ZoneInfo: _zone,
+    defaultdict: _default_dict,
+}
+"""By type, its value as a tagged list; an integer or a text may stay a scalar."""
+
+
 class _Decoder:
-    """Builds records from what msgpack has."""
+    """Builds values from scalars and tagged lists of msgpack."""
 
     def __init__(self, shapes: Sequence[Shape], types: Builders) -> None:
         self._builders = [types.builder_of(shape, _builder) for shape in shapes]
 
-    def all(self, values: list[Any]) -> list[Any]:
-        return [self.one(value) if type(value) is list else value for value in values]
+    def values(self, values: list[Any]) -> list[Any]:
+        return [self._tagged(value) if type(value) is list else value for value in values]
 
-    def one(self, value: Any) -> Any:
-        """The value of a scalar or a tagged list."""
-        if type(value) is not list:
-            return value
+    def _tagged(self, value: list[Any]) -> Any:
         tag = value[0]
         if tag == TYPED:
             number = value[1]
             if not 0 <= number < len(self._builders):
                 raise ValueError(f"there is no shape {number}")
-            return self._builders[number](self.all(value[2:]))
-        return _TOGETHER[tag](self.all(value[1:]))
+            return self._builders[number](self.values(value[2:]))
+        return _DECODERS[tag](self.values(value[1:]))
 
 
 def _builder(shape: Shape, types: RecordTypes) -> Builder:
     if shape.kind == "row":
         return row_maker(shape.fields)
-    kind = types.find(shape.module, shape.name)
-    if (now := types.kind_of(kind)) != shape.kind:
-        raise changed(kind, f"as a {shape.kind}, which the checkpoint has", f"a {now}")
+    cls = types.find(shape.module, shape.name)
+    if (kind := types.kind_of(cls)) != shape.kind:
+        raise changed(cls, f"as a {shape.kind}, which the checkpoint has", f"a {kind}")
     if shape.kind == "enum":
-        return lambda values: _joined(kind, values)
+        return lambda values: _enum_value(cls, values)
     if shape.kind == "class":
-        return lambda values: _from_pickled(kind, *values)
-    return builder(kind, shape.fields)
+        return lambda values: _unpickled(cls, *values)
+    return builder(cls, shape.fields)
 
 
-def _from_pickled(
-    kind: type,
+def _unpickled(
+    cls: type,
     how: int,
     arguments: tuple[Any, ...],
     keywords: dict[str, Any],
@@ -336,9 +335,9 @@ def _from_pickled(
     elements: list[Any] | None,
     items: dict[Any, Any] | None,
 ) -> Any:
-    """An instance of a type that the job names, made as its own pickling says."""
+    """An instance of a class that the job names, made as `pickle` would."""
     record: Any = (
-        kind(*arguments, **keywords) if how == CALL else kind.__new__(kind, *arguments, **keywords)
+        cls(*arguments, **keywords) if how == CALL else cls.__new__(cls, *arguments, **keywords)
     )
     if state is not None:
         _set_state(record, state)
@@ -368,7 +367,7 @@ def _mapping(make: Callable[[], Any], parts: Sequence[Any]) -> Any:
     return mapping
 
 
-_TOGETHER: Final[dict[int, Callable[[list[Any]], Any]]] = {
+_DECODERS: Final[dict[int, Callable[[list[Any]], Any]]] = {
     LIST: list,
     TUPLE: tuple,
     DICT: functools.partial(_mapping, dict),
@@ -381,7 +380,7 @@ _TOGETHER: Final[dict[int, Callable[[list[Any]], Any]]] = {
     ),
     DEQUE: lambda parts: deque(parts[1:], parts[0]),
     BIG_INT: lambda parts: int.from_bytes(parts[0], "big", signed=True),
-    ODD_TEXT: lambda parts: bytes.decode(parts[0], "utf-8", "surrogatepass"),
+    SURROGATE_TEXT: lambda parts: bytes.decode(parts[0], "utf-8", "surrogatepass"),
     BYTE_ARRAY: lambda parts: bytearray(memoryview(parts[0])),
     COMPLEX: lambda parts: complex(*parts),
     RANGE: lambda parts: range(*parts),
@@ -396,3 +395,4 @@ _TOGETHER: Final[dict[int, Callable[[list[Any]], Any]]] = {
     FRACTION: lambda parts: Fraction(*parts),
     UUID_: lambda parts: UUID(bytes=parts[0]),
 }
+"""By tag, the value of the decoded elements after it."""

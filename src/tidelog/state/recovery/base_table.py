@@ -12,6 +12,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -26,7 +27,7 @@ from tidelog.checkpoint.manifest import (
 )
 from tidelog.concurrency import SharedTasks, gather_bounded
 from tidelog.effects import Effects
-from tidelog.errors import OLDER_SLOT, CorruptObjectError, ObjectNotFoundError, RestoreError
+from tidelog.errors import OLDER_CHECKPOINT, CorruptObjectError, ObjectNotFoundError, RestoreError
 from tidelog.state.recovery.progress import RestoreProgress
 from tidelog.storage.port import ObjectStore
 from tidelog.table.failures import failures
@@ -91,7 +92,7 @@ class TableFiles:
                 f"object {ref.descriptor}",
                 expected=f"a snapshot of the changes below {ref.upto}",
                 found=f"below {descriptor.upto}",
-                action=OLDER_SLOT,
+                action=OLDER_CHECKPOINT,
             )
         return descriptor
 
@@ -137,7 +138,7 @@ class TableFiles:
                 f"object {name}",
                 expected=f"{what}, as the checkpoint names it",
                 found="no such object",
-                action=f"{OLDER_SLOT}, and find out what else deletes objects under this URL",
+                action=f"{OLDER_CHECKPOINT}, and find out what else deletes objects under this URL",
             ) from cause
 
 
@@ -159,7 +160,7 @@ def _link(staged: Path, path: Path) -> None:
 
 
 def _check_and_write(file: TableObject, data: bytes, path: Path) -> None:
-    file.check(data, OLDER_SLOT)
+    file.check(data, OLDER_CHECKPOINT)
     with failures(path.parent):
         path.write_bytes(data)
 
@@ -182,14 +183,13 @@ async def open_base_table(
 
     Raises RestoreError, CorruptObjectError, FormatVersionError and what the store raises.
     """
-    reading = []
-    for layer in state.layers:
-        if layer.materialization is not None:
-            reading.append(_read(layer, layer.materialization, files, what))
-    if not reading:
+    refs = state.materializations
+    if not refs:
         return BaseTable(factory.create(directory))
-    parts = await asyncio.gather(*reading)
-    descriptors = {part.name: part.descriptor for part in parts}
+    read = await asyncio.gather(*map(partial(files.descriptor, what=what), refs))
+    layers = (layer for layer in state.layers if layer.materialization is not None)
+    parts = list(map(_Part, layers, read))
+    descriptors = {ref.descriptor: part.descriptor for ref, part in zip(refs, parts, strict=True)}
     if state.inherited:
         return await _Merge(files, factory, directory, what).build(parts, descriptors)
     (part,) = parts
@@ -210,8 +210,6 @@ class _Part:
     """A materialization and the key groups of it that count."""
 
     layer: InheritedState
-    name: str
-    """The object with the descriptor."""
     descriptor: Descriptor
 
     @property
@@ -226,12 +224,6 @@ class _Part:
     @property
     def files_by_name(self) -> dict[str, TableObject]:
         return {file.name: file for file in self.descriptor.shared}
-
-
-async def _read(
-    layer: InheritedState, ref: MaterializationRef, files: TableFiles, what: str
-) -> _Part:
-    return _Part(layer, ref.descriptor, await files.descriptor(ref, what))
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,11 +241,13 @@ class _Merge:
         """The table of all parts; when it fails none stays open."""
         same_kind = [part for part in parts if part.descriptor.table == self.factory.kind]
         base = max(same_kind, key=lambda part: part.descriptor.table_bytes, default=None)
-        merged_parts = [part for part in parts if part is not base]
+        merged_parts: list[_Part] = []
+        opening: list[asyncio.Task[Table]] = []
         # Every task ends by itself: cancelled, its thread would go on writing.
-        opening = []
-        for number, part in enumerate(merged_parts):
-            opening.append(asyncio.ensure_future(self._open(number, part)))
+        for part in parts:
+            if part is not base:
+                opening.append(asyncio.ensure_future(self._open(len(opening), part)))
+                merged_parts.append(part)
         basing = asyncio.ensure_future(self._base(base))
         try:
             table = await basing

@@ -8,6 +8,7 @@ or the log ends.
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -69,10 +70,11 @@ class LogReplay:
         CorruptObjectError when changes are missing.
         """
         state, trimmed = self.state, []
+        concerned = partial(concerns, key_groups=self.key_groups)
         groups = _groups(state.log, min(_GROUP_BYTES, self.read_ahead_bytes // 2))
         for group, next_group in pairwise([*groups, []]):
-            ranges = list(filter(self._concerns, group))
-            ahead = list(filter(self._concerns, next_group))
+            ranges = list(filter(concerned, group))
+            ahead = list(filter(concerned, next_group))
             blocks_of = dict(zip(ranges, await self.log.read(ranges, ahead), strict=True))
             for log_range in group:
                 blocks = blocks_of.get(log_range)
@@ -86,9 +88,6 @@ class LogReplay:
         await self._load()
         self._rows.check_end(state.seqno)
         return tuple(trimmed)
-
-    def _concerns(self, changes: LogRange | Block) -> bool:
-        return concerns(changes, self.key_groups)
 
     def _skip(self, changes: LogRange | Block) -> None:
         """Pass over changes of other key groups, as far as they are part of the state."""

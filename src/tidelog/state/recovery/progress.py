@@ -71,18 +71,19 @@ class RestoreProgress:
     def of(cls, clock: Clock, states: Iterable[SubtaskState]) -> "RestoreProgress":
         """Progress over the given subtasks."""
         tables: dict[str, int] = {}
-        log: set[LogRange] = set()
+        log: dict[LogRange, int] = {}
         changes: dict[object, int] = {}
         for state in states:
             for layer in state.layers:
                 table = layer.materialization
                 if table is not None:
                     tables[table.descriptor] = table.table_bytes
-                log.update(layer.log)
+                for log_range in layer.log:
+                    log[log_range] = log_range.length
                 # Subtasks that inherit parts of one log share its changes.
                 shared = table, layer.upto, layer.seqno, layer.log, layer.inline
                 changes[shared] = layer.seqno - layer.upto
-        size = sum(tables.values()) + sum(r.length for r in log)
+        size = sum(tables.values()) + sum(log.values())
         return cls(clock, clock.monotonic(), size, sum(changes.values()))
 
     def finish(self) -> None:

@@ -8,10 +8,11 @@ import asyncio
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tidelog.changelog.block import SealedBlock
+from tidelog.changelog.block import BlockInfo, SealedBlock
 from tidelog.changelog.reader import SegmentReader
 from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import Descriptor, InheritedState, SubtaskState, TableObject
@@ -200,7 +201,7 @@ def _expect(log: SharedLog, state: SubtaskState) -> None:
     for layer in layers:
         log.expect_inline(layer.inline)
         groups = None if layer is layers[-1] else _key_groups(layer)
-        log.expect(log_range for log_range in layer.log if concerns(log_range, groups))
+        log.expect(filter(partial(concerns, key_groups=groups), layer.log))
 
 
 def _key_groups(layer: InheritedState) -> range:
@@ -241,13 +242,5 @@ async def _give_up(opening: "asyncio.Task[BaseTable]", replaying: "asyncio.Task[
 
 
 def _sealed(logged: LoggedBlock, data: bytes) -> SealedBlock:
-    block = logged.block
-    return SealedBlock(
-        kind=block.kind,
-        first=block.first,
-        count=block.count,
-        key_group_min=block.key_group_min,
-        key_group_max=block.key_group_max,
-        raw_bytes=block.raw_bytes,
-        data=data,
-    )
+    info = {name: getattr(logged.block, name) for name in BlockInfo.__struct_fields__}
+    return SealedBlock(**info, data=data)

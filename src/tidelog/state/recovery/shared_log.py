@@ -99,9 +99,11 @@ class SharedLog:
         entries = [self._entries[log_range] for log_range in ranges]
         for entry in entries:
             await self.tasks.wait(entry.fetching)
+        blocks_of_ranges = []
         for log_range, entry in zip(ranges, entries, strict=True):
             self._count_read(log_range, entry)
-        return [entry.blocks for entry in entries]
+            blocks_of_ranges.append(entry.blocks)
+        return blocks_of_ranges
 
     async def take(self, blocks: Sequence[LoggedBlock]) -> list[ChangeBatch]:
         """The changes of blocks, in one step for all; each block is decoded once for all its

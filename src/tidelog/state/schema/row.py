@@ -1,6 +1,7 @@
 """Rows: named tuples made on the fly, with the interface of Spark's `Row`.
 
-Invariant: a row is a tuple; equality and hashing are those of its values.
+Invariants: a row is a tuple; equality and hashing are those of its values; a field goes before a
+method of tuples with its name, and behind one of rows.
 Rows of the same field names share a class, which finds `row.field` as fast as a named tuple does.
 """
 
@@ -13,6 +14,22 @@ _MAX_CLASSES: Final = 1024
 """Lists of field names that get a class: data may have new ones without end, and classes stay."""
 
 
+class _TupleMethod:
+    """A method of tuples, in rows that have no field of its name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._method = getattr(tuple, name)
+
+    def __get__(self, row: Any, kind: type) -> Any:
+        if row is not None and self._name in row._fields:
+            return tuple.__getitem__(row, row._fields.index(self._name))
+        return self._method.__get__(row, kind)
+
+
+_TUPLE_METHODS: Final = ("count", "index")
+
+
 class Row(tuple[Any, ...]):
     """`Row(word="tide", count=3)`: fields by name, index or attribute.
 
@@ -22,6 +39,8 @@ class Row(tuple[Any, ...]):
     __slots__ = ()
     _fields: tuple[str, ...] = ()
     """Field names; empty for a row of bare values."""
+    count: Any = _TupleMethod("count")
+    index: Any = _TupleMethod("index")
 
     def __new__(cls, *args: Any, **fields: Any) -> "Row":
         if args and fields:
@@ -49,26 +68,39 @@ class Row(tuple[Any, ...]):
         try:
             return self[self._fields.index(name)]
         except ValueError:
-            raise AttributeError(f"the row has no field {name!r}, only {self._fields}") from None
+            raise AttributeError(_no_field(name, self._fields)) from None
 
     def __getitem__(self, item: Any) -> Any:
         if isinstance(item, str):
             try:
                 return super().__getitem__(self._fields.index(item))
             except ValueError:
-                raise ValueError(f"the row has no field {item!r}, only {self._fields}") from None
+                raise KeyError(_no_field(item, self._fields)) from None
         return super().__getitem__(item)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The field of this name, or the default where the row has none."""
+        return self[name] if name in self._fields else default
+
+    def replace(self, /, **fields: Any) -> "Row":
+        """A row with other values in some of its fields; raises KeyError for one it has not."""
+        for name in fields:
+            if name not in self._fields:
+                action = f"; Row(**row.asDict(), {name}=...) makes a row that has it"
+                raise KeyError(f"the row has no field {name!r}, only {self._fields}{action}")
+        values = [fields.get(name, self[index]) for index, name in enumerate(self._fields)]
+        return type(self).of(self._fields, values)
 
     def __contains__(self, item: object) -> bool:
         return item in self._fields if self._fields else super().__contains__(item)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise TypeError("rows are immutable")
+        raise TypeError(f"a row is never changed; row.replace({name}=...) makes another one")
 
     def asDict(self, recursive: bool = False) -> dict[str, Any]:
         """Fields and values; with `recursive`, rows within values too."""
         if not self._fields and len(self):
-            raise TypeError("a Row without field names has no dict form")
+            raise TypeError("a row of values without names is no dict; list(row) has its values")
         values = map(_as_dicts, self) if recursive else self
         return dict(zip(self._fields, values, strict=False))
 
@@ -102,8 +134,9 @@ def _new_maker(names: tuple[str, ...]) -> RowMaker:
         return partial(_with_own_names, _OwnNames, names)
     members = {"__slots__": (), "__module__": __name__, "_fields": names}
     for index, name in enumerate(names):
-        # `row.count` is the method of tuples, and no name with an underscore is a field's.
-        if name not in members and not name.startswith("_") and not hasattr(Row, name):
+        # `row.get` is the method of rows, and no name with an underscore is a field's.
+        is_free = name in _TUPLE_METHODS or not hasattr(Row, name)
+        if name not in members and not name.startswith("_") and is_free:
             members[name] = _tuplegetter(index, f"Value {index} of the row.")
     return _makers.setdefault(names, partial(tuple.__new__, type("Row", (Row,), members)))
 
@@ -112,6 +145,12 @@ def _with_own_names(cls: type[Row], names: tuple[str, ...], values: Iterable[Any
     row = tuple.__new__(cls, values)
     object.__setattr__(row, "_fields", names)
     return row
+
+
+def _no_field(name: str, names: tuple[str, ...]) -> str:
+    if not names:
+        return f"the row has no field {name!r}, only values without names: row[0] is the first one"
+    return f"the row has no field {name!r}, only {names}; row.get({name!r}) gives None then"
 
 
 def _as_dicts(value: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from tidelog.errors import OLDER_SLOT, CorruptObjectError, FormatVersionError
+from tidelog.errors import OLDER_CHECKPOINT, CorruptObjectError, FormatVersionError
 from tidelog.storage.document import SEALED_MAGIC
 
 _VERSION: Final = 1
@@ -194,5 +194,5 @@ def _damaged(identity: ObjectIdentity, expected: str, found: str) -> CorruptObje
         f"{identity.label} does not open",
         expected=expected,
         found=found,
-        action=f"{OLDER_SLOT} or bring the object back from a backup of this store",
+        action=f"{OLDER_CHECKPOINT} or bring the object back from a backup of this store",
     )

@@ -15,7 +15,7 @@ from tidelog.ui.document import Document
 
 _SCRIPTS: Final = (
     *("values.js", "elements.js", "chart.js", "charts.js", "overview.js", "state.js"),
-    *("operators.js", "costs.js", "slots.js", "query.js", "page.js"),
+    *("operators.js", "costs.js", "retained.js", "query.js", "page.js"),
 )
 
 

@@ -1,7 +1,7 @@
 // What a restore would read and take, and what a day costs.
 
 const READ = {
-  slots: "manifests of all retained checkpoints",
+  manifests: "manifests of all retained checkpoints",
   described: "descriptors of all retained checkpoints",
   files: "table files",
   segments: "log segments, in part",
@@ -23,7 +23,7 @@ const restoreSection = doc => {
       !restore.possible ? h("p", { class: "wrong" }, "This checkpoint cannot be restored: see the problems above.") : null,
       h("p", { class: "figure" }, seconds(restore.seconds)),
       legend([{ name: `Requests and bytes, ${seconds(download)}`, colour: "c2" }, { name: `Replay, ${seconds(restore.replay_s)}`, colour: "c0" }]),
-      stacks([{ name: `slot ${restore.slot}`, parts: [{ value: download, colour: "c2" }, { value: restore.replay_s, colour: "c0" }], text: seconds(restore.seconds) }])),
+      stacks([{ name: `checkpoint ${restore.checkpoint}`, parts: [{ value: download, colour: "c2" }, { value: restore.replay_s, colour: "c0" }], text: seconds(restore.seconds) }])),
     card("What it reads", "Exactly, as the manifests and descriptors say.", table([
       ["What", row => row.kind],
       ["Objects", row => count(row.count), "number"],
@@ -37,7 +37,7 @@ const restoreSection = doc => {
 const measuredRestore = restore => (known(restore.seconds) ? h("div", { class: "card whole" }, h("h3", {}, "The last one, measured"),
   h("p", { class: "small" }, "At the start of this run. Its phases overlap, and each counts once for all subtasks."),
   h("dl", { class: "facts" },
-    fact("From slot", count(restore.slot)), fact("It took", seconds(restore.seconds)),
+    fact("From checkpoint", count(restore.checkpoint)), fact("It took", seconds(restore.seconds)),
     fact("Read", bytes(restore.bytes)), fact("Changes replayed", count(restore.changes)),
     ...(restore.phases ? [
       fact("Download", seconds(restore.phases.download_s)), fact("Open tables", seconds(restore.phases.open_s)),

@@ -2,7 +2,7 @@
 
 const operatorSection = doc => {
   const title = heading("Operators", "How busy they are, who waits for whom, and how far event time is.");
-  if (!doc.live) return [title, empty("Only a running job tells how busy its operators are. Watermarks as they were at the last checkpoint stand below, under its slot.")];
+  if (!doc.live) return [title, empty("Only a running job tells how busy its operators are. Watermarks as they were at the last checkpoint stand below, under its number.")];
   const operators = statusOf(doc).operators || [];
   if (!operators.length) return [title, empty("The job has not started its operators yet.")];
   const at = doc.live.series.at_ms;

@@ -1,7 +1,7 @@
 // The head of the page: the job, what is wrong, the key figures; and its foot.
 
 /** A canonical savepoint holds rows in place of tables and log. */
-const newestSlot = doc => doc.slots.find(slot => slot.operators && slot.savepoint_format !== "canonical");
+const newestCheckpoint = doc => doc.retained.find(entry => entry.operators && entry.savepoint_format !== "canonical");
 const withoutRows = doc => doc.checkpoints.filter(point => !point.canonical);
 const statusOf = doc => (doc.live ? doc.live.status : null);
 const part = (doc, name) => (statusOf(doc) || {})[name] || {};
@@ -37,7 +37,7 @@ const noticeSection = doc => [
   doc.problems.map(problem => h("div", { class: "notice bad" },
     h("strong", {}, problem.where),
     h("p", {}, sentence(`Expected ${problem.expected}; found ${problem.found}`)),
-    problem.unusable.length ? h("p", {}, `Cannot be restored because of it: slot ${problem.unusable.join(", ")}.`) : null,
+    problem.unusable.length ? h("p", {}, `Cannot be restored because of it: checkpoint ${problem.unusable.join(", ")}.`) : null,
     h("p", {}, sentence(`Next: ${problem.action}`)))),
   failures(doc).map(([what, text]) => h("div", { class: "notice warn" }, h("strong", {}, what), h("p", {}, text))),
   doc.notices.map(text => h("p", { class: "notice" }, text)),
@@ -66,7 +66,7 @@ const figureSection = doc => {
   return h("div", { class: "tiles" },
     tile("Last checkpoint", last ? ago(last.created_ms, doc.at_ms) : DASH,
       known(checkpoints.completed) ? `${plural(checkpoints.completed, "completed", "completed")}, ${count(checkpoints.failed)} failed in this run`
-        : last ? `slot ${last.slot}` : "none was completed yet"),
+        : last ? `checkpoint ${last.checkpoint}` : "none was completed yet"),
     tile("Duration", timed ? seconds(timed.seconds) : DASH,
       known(checkpoints.p50_s) ? `median ${seconds(checkpoints.p50_s)}, 99th percentile ${seconds(checkpoints.p99_s)}` : "only a running job tells it"),
     tile("State", bytes(known(state.table_bytes) ? state.table_bytes : materialized),
@@ -82,5 +82,5 @@ const bestBill = doc => (doc.bill ? doc.bill.lines[0] : null);
 
 const footerSection = (doc, report) => [
   h("p", {}, `tidelog ${doc.release}. `, report ? `Made at ${moment(doc.at_ms)}.`
-    : `For this page the store was asked for ${plural(doc.reads.lists, "list")} and ${plural(doc.reads.gets, "object")}, ${bytes(doc.reads.bytes)}; ${doc.query ? "it was" : "slots were"} ${isRead(doc) ? `read ${ago(doc.reads.read_ms, doc.at_ms)}` : "not read yet"}. Nothing is ever written.`),
+    : `For this page the store was asked for ${plural(doc.reads.lists, "list")} and ${plural(doc.reads.gets, "object")}, ${bytes(doc.reads.bytes)}; ${doc.query ? "it was" : "checkpoints were"} ${isRead(doc) ? `read ${ago(doc.reads.read_ms, doc.at_ms)}` : "not read yet"}. Nothing is ever written.`),
 ];

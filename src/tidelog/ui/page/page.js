@@ -10,7 +10,7 @@ const SECTIONS = {
   operators: operatorSection,
   restore: restoreSection,
   bill: billSection,
-  slots: slotSection,
+  retained: retainedSection,
 };
 const EVERY_MS = 2000;
 const READING_MS = 8000;

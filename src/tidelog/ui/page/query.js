@@ -61,7 +61,7 @@ const storeSection = doc => {
 
 const batchTable = doc => [
   heading("Every batch", "Those whose commit is kept, newest first."),
-  doc.query.batches.length === 0 ? empty("No batch was committed yet.") : h("div", { class: "card slots" }, table([
+  doc.query.batches.length === 0 ? empty("No batch was committed yet.") : h("div", { class: "card retained" }, table([
     ["Batch", batch => String(batch.batch)],
     ["Planned", batch => known(batch.started_ms) ? moment(batch.started_ms) : DASH],
     ["Operators", batch => count(batch.operators), "number"],
@@ -85,5 +85,5 @@ const QUERY_SECTIONS = {
   operators: nothing,
   restore: nothing,
   bill: nothing,
-  slots: batchTable,
+  retained: batchTable,
 };

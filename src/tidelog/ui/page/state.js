@@ -10,7 +10,7 @@ const PHASES = [
 const checkpointSection = doc => {
   const points = doc.checkpoints;
   const timed = points.filter(point => point.phases);
-  const columns = of => [["Slot", of.map(point => (point.savepoint ? `${point.slot} (${point.savepoint})` : point.slot))]];
+  const columns = of => [["Checkpoint", of.map(point => (point.savepoint ? `${point.checkpoint} (${point.savepoint})` : point.checkpoint))]];
   const barriers = points.filter(point => point.contents);
   return [
     heading("Checkpoints", "Where their time went, and how much each added to the store."),
@@ -39,7 +39,7 @@ const tideSection = doc => {
   const live = doc.live && doc.live.series;
   const points = withoutRows(doc);
   const from = points.length && live && live.at_ms.length ? Math.min(points[0].created_ms, live.at_ms[0]) : null;
-  const columns = [["Slot", column(points, p => p.slot)]];
+  const columns = [["Checkpoint", column(points, p => p.checkpoint)]];
   return [
     heading("Log and tables", "The log rises with every change and falls when a table is uploaded: what is in a table need not be replayed."),
     points.length === 0 ? empty("There is no checkpoint yet whose log and tables could be shown.") : h("div", { class: "grid" },
@@ -55,14 +55,14 @@ const tideSection = doc => {
 };
 
 const materializationSection = doc => {
-  const newest = newestSlot(doc);
+  const newest = newestCheckpoint(doc);
   const rows = newest ? newest.operators.flatMap(operator => operator.subtasks.map(subtask => ({ operator: operator.id, ...subtask, subtask: subtask.index }))) : [];
   const kept = rows.filter(row => row.seqno > 0 || row.materialized_bytes > 0);
   const figures = part(doc, "materializations");
   return [
     heading("Materializations", "Each table is uploaded now and then, at moments of its own, so that uploads never come together."),
     !newest ? empty("There is no checkpoint yet that names a table.") : h("div", { class: "grid" },
-      card("By subtask", `In the newest checkpoint, slot ${newest.slot}.`,
+      card("By subtask", `In the newest checkpoint, checkpoint ${newest.checkpoint}.`,
         kept.length ? [legend([{ name: "Table", colour: "c2" }, { name: "Log to replay", colour: "c0" }]),
           stacks(largest(kept).map(row => ({
             name: `${row.operator}-${row.subtask}`,

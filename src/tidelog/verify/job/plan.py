@@ -116,7 +116,7 @@ class Partition:
         return Finding(
             CheckName.REDUNDANCY,
             self.state.materialization.descriptor,
-            f"the state that {start} of slot {alternate.slot} makes with the log above it",
+            f"the state that {start} of checkpoint {alternate.slot} makes with the log above it",
             f"other rows in key groups {group_names}{more}",
             (self.label,),
             doubtful=tuple(sorted({*self.checkpoints, *self.older})),

@@ -16,7 +16,7 @@ from tidelog.checkpoint.finding import Finding, Findings
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint, is_canonical
 from tidelog.concurrency import Progress
 from tidelog.errors import RestoreError
-from tidelog.ids import CheckpointId, SeqNo, Slot, SubtaskId
+from tidelog.ids import SeqNo, Slot, SubtaskId
 from tidelog.storage import object_names
 from tidelog.storage.port import ObjectStore
 from tidelog.verify.job.plan import Partition, plan
@@ -37,26 +37,25 @@ async def read_job(
     """The work on the chosen checkpoints for so many workers; raises as `verification.verify`."""
     inventory = await read_inventory(store, progress)
     slots = inventory.slots
-    ids: dict[int, CheckpointId | None] = {}
     names: dict[int, str | None] = {}
     for slot, checkpoint in slots.checkpoints.items():
-        ids[slot] = checkpoint.checkpoint_id
         names[slot] = checkpoint.name if isinstance(checkpoint, Savepoint) else None
     # Of an unreadable slot it is not known whether it holds a checkpoint.
-    for slot in slots.unreadable.keys() - _known_starts(inventory):
-        ids[slot] = names[slot] = None
-    if not ids:
+    names |= dict.fromkeys(slots.unreadable.keys() - _known_starts(inventory))
+    if not names:
         raise RestoreError(
             f"store {store.url}",
             expected="a checkpoint",
-            found=f"unreadable slots: {[*slots.unreadable]}" if slots.unreadable else "starts only",
+            found=f"unreadable checkpoints: {[*slots.unreadable]}"
+            if slots.unreadable
+            else "starts only",
             action="let the job complete its first checkpoint",
         )
-    numbers = choose(names, chosen, "slot", store.url, "tidelog checkpoints list")
+    numbers = choose(names, chosen, "checkpoint", store.url, "tidelog checkpoints list")
     findings = structural_findings(inventory).without_repeats()
     partitions, units = plan(inventory, findings, [*map(Slot, numbers)], workers)
     return WorkUnits(
-        checkpoints={number: ids[number] for number in numbers},
+        checkpoints=numbers,
         listed=slots.sizes,
         # What costs others alone is not known of all kinds of damage: those are not read.
         findings=[f for f in findings if not f.checkpoints or f.checkpoints & {*numbers}],
@@ -130,7 +129,7 @@ def _order(checkpoints: Mapping[Slot, Checkpoint]) -> Iterator[Finding]:
                     CheckName.ORDER,
                     f"{object_names.checkpoint(after)}: operator {subtask.operator}, "
                     f"subtask {subtask.subtask}",
-                    f"{minimum} changes or more, as slot {before} has",
+                    f"{minimum} changes or more, as checkpoint {before} has",
                     f"{count}",
                     (str(subtask),),
                     doubtful=(after,),

@@ -80,7 +80,7 @@ async def read_query(
     # Spark may clean up between the two listings, too.
     objects = frozenset({*listed.sizes, *checkpoint.objects})
     return WorkUnits(
-        checkpoints=dict.fromkeys(batches),
+        checkpoints=batches,
         listed=batches,
         findings=(
             *first_sight(checkpoint, located, listed, homes, batches),

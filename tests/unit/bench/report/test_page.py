@@ -9,7 +9,8 @@ import pytest
 from tests.support.bench_sessions import five, loaded, session, trial
 from tests.support.bench_toy import cell, experiment
 from tests.support.cli import tidelog
-from tidelog_bench.experiment import Better, Figure, Ratio
+from tidelog_bench.experiment import Better, Figure, Ratio, Size
+from tidelog_bench.experiments import experiments
 from tidelog_bench.report.answer import Report, answers, recorded
 from tidelog_bench.report.numbers import Verdict, ratios, verdict
 from tidelog_bench.report.shown import page
@@ -42,6 +43,16 @@ def test_readme_and_docs_quote_that_page() -> None:
     cells = [value.strip() for row in rows for value in row if value.strip()]
     assert len(cells) > 15
     assert [value for value in cells if f"| {value} |" not in text and value[0] != "`"] == []
+
+
+def test_each_claim_of_the_readme_names_its_experiment() -> None:
+    tables = QUOTES.findall((ROOT / "README.md").read_text())
+    rows = [row for table in tables for row in table.strip().splitlines()[2:]]
+    assert rows
+    for row in rows:
+        name, *options = row.split("`")[-2].split()
+        known = {key for cell in experiments()[name].cells(Size.STANDARD) for key in cell.settings}
+        assert {option.partition("=")[0] for option in options[1::2]} <= known, row
 
 
 def test_a_cell_has_medians_and_ratios_in_one_table() -> None:

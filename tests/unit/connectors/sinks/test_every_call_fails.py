@@ -188,10 +188,10 @@ def test_a_transaction_that_a_retained_checkpoint_names_waits_for_its_restore(
     shown = len(out.shown())
     last = max(filter(None, map(object_names.slot_of, store._objects)))
 
-    start(numbers(out.sink()), store, retaining(20), restore_slot=last - 1)
+    start(numbers(out.sink()), store, retaining(20), restore_checkpoint=last - 1)
     assert Counter(out.shown()) == ALL
     assert out.hidden() > 0
     # Its records, and those after it, are another branch of the job: they come again.
-    start(numbers(out.sink()), store, retaining(20), restore_slot=last, seed=3)
+    start(numbers(out.sink()), store, retaining(20), restore_checkpoint=last, seed=3)
     assert Counter(out.shown()) - ALL == Counter(range(shown, len(MORE_NUMBERS)))
     assert out.hidden() == 0

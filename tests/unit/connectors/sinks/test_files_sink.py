@@ -14,7 +14,8 @@ from tests.support.output_files import output_lines
 from tests.support.pipelines import Portions, config, run
 from tests.unit.connectors.sinks import job
 from tests.unit.connectors.sinks.job import context, copying
-from tidelog import Effects, FileSink, Job, JobRunner, Row, SqliteSink, TextFileSource
+from tidelog import FileSink, Job, JobRunner, Row, SqliteSink, TextFileSource
+from tidelog.effects import Effects
 from tidelog.errors import (
     ConfigError,
     CorruptObjectError,

@@ -17,8 +17,8 @@ from tests.support.faults import FaultyStore
 from tests.support.pipelines import config
 from tests.unit.connectors.sinks.job import copying
 from tests.unit.connectors.sinks.outputs import KINDS, Output, output
-from tidelog import Effects, JobResult, JobRunner, TidelogError
-from tidelog.effects import InlineOffload, SystemClock
+from tidelog import JobResult, JobRunner, TidelogError
+from tidelog.effects import Effects, InlineOffload, SystemClock
 from tidelog.storage.memory import MemoryStore
 
 NUMBERS = [(n,) for n in range(60)]

@@ -25,6 +25,7 @@ from tests.support.pressure import (
 )
 from tests.unit.connectors.sources.test_push import Numbers
 from tidelog import (
+    CsvSource,
     IterableSource,
     Job,
     JsonLinesSource,
@@ -71,6 +72,15 @@ def json_lines(directory: Path) -> Case:
     return lambda: JsonLinesSource(directory, chunk_bytes=90), records
 
 
+def csv_records(directory: Path) -> Case:
+    """Files with headers of their own, and values with line breaks."""
+    for number in range(2):
+        rows = [f'{n},"tide\n{n % 3}"\n' for n in range(number * 20, number * 20 + 20)]
+        (directory / f"{number}.csv").write_text("".join(["n,s\n", *rows]))
+    records = [Row.of(("n", "s"), (n, f"tide\n{n % 3}")) for n in range(40)]
+    return lambda: CsvSource(directory, schema={"n": int}, chunk_bytes=40), records
+
+
 def parquet(directory: Path) -> Case:
     """More files than are read at once."""
     for number in range(10):
@@ -110,7 +120,13 @@ class Known(Source):
 KNOWN_RECORDS = [f"file {split}, {number}" for split in range(40) for number in range(4)]
 
 
-FILES = {"text": text, "compressed": compressed, "json lines": json_lines, "parquet": parquet}
+FILES = {
+    "text": text,
+    "compressed": compressed,
+    "json lines": json_lines,
+    "csv": csv_records,
+    "parquet": parquet,
+}
 OTHERS: dict[str, Case] = {
     "replayable": (
         lambda: IterableSource({"a": range(40), "b": lambda: iter(range(40, 80))}),

@@ -1,11 +1,13 @@
 """JSON lines: rows from objects, and what happens to lines that are none."""
 
+import gzip
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -63,7 +65,7 @@ def test_a_malformed_line_stops_the_job_with_its_place_or_is_left_out_and_counte
 ) -> None:
     path = tmp_path / "input"
     path.write_bytes(b'{"n": 1}\n\n' + bad + b'\n \t\r\n{"n": 2}')
-    with pytest.raises(CorruptObjectError, match=f"{path}, line at byte 10; .*JSON object"):
+    with pytest.raises(CorruptObjectError, match=f"{path}, line 3 at byte 10; .*JSON object"):
         read_all(JsonLinesSource(path, chunk_bytes=chunk_bytes))
     reader = JsonLinesSource(path, on_error="skip", chunk_bytes=chunk_bytes).open("input", None)
     assert (drain(reader), reader.counts.total()) == ([Row(n=1), Row(n=2)], 1)
@@ -97,3 +99,29 @@ def test_files_of_other_systems_are_read(tmp_path: Path, chunk_bytes: int) -> No
     rows = read_all(JsonLinesSource(path, chunk_bytes=chunk_bytes))
     assert rows == [Row(a="x"), Row(), Row(a=[Row()])]
     assert [row.asDict(True) for row in rows] == [{"a": "x"}, {}, {"a": [{}]}]
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        (b'[{"n": 1}, {"n": 2}]', r"line 1 at .*one JSON object a line; .*jq -c '\.\[\]'"),
+        (b'[\n  {"n": 1}\n]\n', r"line 1 at .*one JSON object a line; .*jq -c '\.\[\]'"),
+        (b'{\n  "n": 1\n}\n', r"line 1 at .*one JSON object a line; .*jq -c \.` "),
+        (b"\xef\xbb\xbfuser;n\na;1\n", "line 1 at .*one JSON object a line; .* by CsvSource"),
+    ],
+)
+def test_the_error_of_a_file_of_another_format_says_what_it_looks_like(
+    content: bytes, named: str, tmp_path: Path
+) -> None:
+    (tmp_path / "input").write_bytes(content)
+    with pytest.raises(CorruptObjectError, match=named):
+        read_all(JsonLinesSource(tmp_path / "input"))
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+def test_the_number_of_a_malformed_line_is_that_in_the_text(suffix: str, tmp_path: Path) -> None:
+    text = b'{"n": 1}\n' * 2999 + b"{]\n"
+    data = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}[suffix](text)
+    (tmp_path / f"input{suffix}").write_bytes(data)
+    with pytest.raises(CorruptObjectError, match=f"input{suffix}, line 3000 at byte {2999 * 9}"):
+        read_all(JsonLinesSource(tmp_path, chunk_bytes=1000))

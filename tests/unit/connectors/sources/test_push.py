@@ -11,7 +11,6 @@ from tests.support.pipelines import Outside
 from tests.support.pressure import pressed, run_pressed, slowly
 from tests.unit.runtime.ending.jobs import run_for
 from tidelog import (
-    Effects,
     Emitter,
     ForeachSink,
     Job,
@@ -20,6 +19,7 @@ from tidelog import (
     PushSource,
     UnalignedConfig,
 )
+from tidelog.effects import Effects
 from tidelog.storage.memory import MemoryStore
 
 

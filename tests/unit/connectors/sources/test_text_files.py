@@ -226,7 +226,7 @@ def test_lines_behind_the_end_that_an_earlier_run_saw_are_read(tmp_path: Path) -
     again, clock = outside_as_of(sink, middle), VirtualClock()
     job = copying(tmp_path, again, clock, follow=True)
     stop, slot = JobRunner.stop, middle.slot
-    acted_on(job, store, stop, at=60, settings=config, clock=clock, restore_slot=slot)
+    acted_on(job, store, stop, at=60, settings=config, clock=clock, restore_checkpoint=slot)
     expected = ["n0", "s0", "s1", "s2", *(f"l{n}" for n in range(60))]
     assert sorted(again.records) == sorted(expected)
 

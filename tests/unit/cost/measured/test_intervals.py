@@ -75,7 +75,7 @@ def test_intervals_follow_each_other_within_their_stretch(
         assert history[0].created_ms <= each.start_ms < each.end_ms <= history[-1].created_ms
         assert each.changes > 0 and each.checkpoints > 0
         assert each.peak_bytes == each.peak_changes * CHANGE_BYTES
-        log = [s.points[WHO] for s in history if s.slot == each.peak_slot]
+        log = [s.points[WHO] for s in history if s.slot == each.peak_checkpoint]
         assert log[0].log_bytes == each.peak_bytes
     for before, after in pairwise(found):
         assert before.end_ms <= after.start_ms
@@ -256,7 +256,7 @@ def test_checkpoints_that_are_dropped_meanwhile_are_left_out() -> None:
         return asyncio.run(measure(store, engine))
 
     report = measured_while_dropping(*dropped)
-    assert (report.checkpoints, report.first_slot) == (len(left), left[0])
+    assert (report.checkpoints, report.first_checkpoint) == (len(left), left[0])
     assert f"left out: {len(dropped)} checkpoints" in report.notes[0]
     with pytest.raises(RestoreError, match="retain"):
         measured_while_dropping(*log)

@@ -18,7 +18,8 @@ import pytest
 
 from tests.support.pipelines import Outside, config, running, word_count, words
 from tests.unit.runtime.test_status import counting_job, runner_of
-from tidelog import AccessDeniedError, ControlError, Effects, JobRunner, StorageError, serve_control
+from tidelog import AccessDeniedError, ControlError, JobRunner, StorageError, serve_control
+from tidelog.effects import Effects
 from tidelog.runtime.control import client, protocol, server
 from tidelog.runtime.control.client import ask
 from tidelog.runtime.control.protocol import (
@@ -229,7 +230,7 @@ def test_a_running_job_tells_its_status_and_its_checkpoints(tmp_path: Path) -> N
     assert done.job == done.status["job"] == "counting" and done.status["phase"] == "running"
     assert done.status["checkpoints"]["completed"] >= 3
     assert [each["id"] for each in done.status["operators"]]
-    slots = [each["slot"] for each in done.checkpoints]
+    slots = [each["checkpoint"] for each in done.checkpoints]
     assert slots == list(range(slots[0], slots[0] + len(slots)))
     for each in done.checkpoints:
         assert sum(each["phases"].values()) == pytest.approx(each["seconds"])

@@ -121,7 +121,7 @@ def test_every_record_counts_after_a_failure_and_a_rescale(
     with pytest.raises(UserFunctionError, match="broken"):
         run(job(breaks=True), store, config(parallelism=parallelisms[0]))
     result = run(job(breaks=False), store, config(parallelism=parallelisms[1]), seed=2)
-    assert result.restored_slot is not None, "it resumed"
+    assert result.restored_checkpoint is not None, "it resumed"
     assert {(key, start): count for key, start, count in sink.records} == expected()
 
 

@@ -14,7 +14,6 @@ from tests.support.pipelines import completed, config, run, running
 from tests.unit.runtime.event_time.test_idleness import Quiet
 from tidelog import (
     CheckpointConfig,
-    Effects,
     Emitter,
     ForeachSink,
     IterableSource,
@@ -26,6 +25,7 @@ from tidelog import (
     SplitReader,
     TextFileSource,
 )
+from tidelog.effects import Effects
 from tidelog.storage.memory import MemoryStore
 
 

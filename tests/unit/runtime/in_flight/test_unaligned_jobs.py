@@ -157,7 +157,7 @@ def test_a_restore_told_to_drop_what_is_in_flight_loses_exactly_that() -> None:
     settings = pressed(drop_in_flight=True)
     effects = in_virtual_time(2, clock)
     job = keyed_job(source, again, clock)
-    runner = JobRunner(job, copy_of(objects), settings, effects, restore_slot=second.slot)
+    runner = JobRunner(job, copy_of(objects), settings, effects, restore_checkpoint=second.slot)
     asyncio.run(runner.run())
     assert runner.incarnation.dropped_buffers == overtaken(second) > 0
     running = replace(status_of(runner), phase="running")
@@ -211,7 +211,7 @@ def test_a_type_that_the_job_no_longer_names_is_refused_before_anything_is_writt
     before, clock = dict(objects._objects), VirtualClock()
     job = typed(Parcel)(outside_as_of(sink, held[0]), clock)
     with pytest.raises(SerializationError, match=r"Parcel.*record_types"):
-        run_pressed(job, objects, pressed(parallelism=2), clock, restore_slot=held[0].slot)
+        run_pressed(job, objects, pressed(parallelism=2), clock, restore_checkpoint=held[0].slot)
     assert objects._objects == before, "the job that runs is not fenced"
 
 
@@ -224,10 +224,10 @@ def test_a_type_that_is_gone_is_refused_and_dropping_the_records_goes_on(
     again, clock = outside_as_of(sink, held[0]), VirtualClock()
     settings, at = pressed(parallelism=2), held[0].slot
     with pytest.raises(SerializationError, match=r"Purchase.*--drop-in-flight"):
-        run_pressed(typed(Point)(again, clock), objects, settings, clock, restore_slot=at)
+        run_pressed(typed(Point)(again, clock), objects, settings, clock, restore_checkpoint=at)
     assert objects._objects == before
     dropping = pressed(parallelism=2, drop_in_flight=True)
-    run_pressed(typed(Point)(again, clock), objects, dropping, clock, restore_slot=at)
+    run_pressed(typed(Point)(again, clock), objects, dropping, clock, restore_checkpoint=at)
     lost = set(numbered().records) - set(again.records)
     assert 0 < len(lost) <= 2 * overtaken(held[0])
 

@@ -94,13 +94,13 @@ def test_a_job_that_was_stopped_goes_on_exactly_where_it_was(changelog: bool, mo
     settings = {"changelog": changelog, "mode": mode}
     stopped, savepoint = run(copy(source, sink), store, lambda r: r.stop("halt"), **settings)
     assert stopped.stopped == savepoint
-    assert stopped.last_slot == savepoint.slot
+    assert stopped.last_checkpoint == savepoint.slot
     assert not savepoint.final
     before = sink.records
     assert 0 < len(before) < len(source.records)
     assert not sink.prepared, "what was written before the barrier is committed, nothing is behind"
     resumed, _ = run(copy(source, sink), store, **settings)
-    assert resumed.restored_slot == savepoint.slot
+    assert resumed.restored_checkpoint == savepoint.slot
     assert Counter(sink.records) == Counter(source.records), "no record lost, none twice"
     assert sink.records[: len(before)] == before
 
@@ -133,7 +133,7 @@ def test_without_drain_no_window_fires_and_with_drain_all_do() -> None:
 def test_names_are_labels_and_free() -> None:
     async def act(runner: JobRunner) -> None:
         await runner.savepoint("a")
-        with pytest.raises(ConfigError, match="that of slot"):
+        with pytest.raises(ConfigError, match="that of checkpoint"):
             await runner.savepoint("a")
         for bad in ("", "17", "latest", "a/b", "a b"):
             with pytest.raises(ConfigError, match="savepoint name"):

@@ -75,7 +75,7 @@ def test_a_savepoint_starts_a_job_on_another_store_whatever_table_and_log_it_has
     kept = dict(old._objects)
     settings = {"table": after, "changelog": changelog[1], "parallelism": 2}
     result = start(new, counting(sink), RestoreFrom("halt", old), **settings)
-    assert result.restored_slot == checkpoints(old)[-1].slot
+    assert result.restored_checkpoint == checkpoints(old)[-1].slot
     assert dict(sink.records) == COUNTS
     assert max(sink.commits.values()) == 1
     assert old._objects == kept, "the other store is only read"
@@ -90,7 +90,7 @@ def test_the_same_command_started_again_resumes_from_its_own_store() -> None:
     own = checkpoints(new)
     assert own, "it had completed a checkpoint"
     result = start(new, counting(sink), chosen)
-    assert result.restored_slot == own[-1].slot
+    assert result.restored_checkpoint == own[-1].slot
     assert dict(sink.records) == COUNTS
 
 

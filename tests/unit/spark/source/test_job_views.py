@@ -93,15 +93,15 @@ def without(rows: Iterable[Mapping[str, Any]], *names: str) -> Counter[str]:
 
 
 def test_checkpoints_are_what_the_command_lists(store: Path) -> None:
-    listed = json.loads(tidelog("checkpoints", "list", store, "--json").stdout)["slots"]
+    listed = json.loads(tidelog("checkpoints", "list", store, "--json").stdout)["checkpoints"]
     found = read(store, view="checkpoints")
-    same = ["slot", "kind", "generation", "checkpoint_id", "job", "final", "manifest_bytes"]
+    same = ["checkpoint", "kind", "generation", "attempt", "job", "final", "manifest_bytes"]
     same += ["log_bytes", "materialized_bytes", "inline_bytes"]
     assert bag(found, same) == bag(listed, same)
-    created = {row["slot"]: row["created_ms"] for row in listed}
-    assert {row["slot"]: row["created"].timestamp() * 1000 for row in found} == created
+    created = {row["checkpoint"]: row["created_ms"] for row in listed}
+    assert {row["checkpoint"]: row["created"].timestamp() * 1000 for row in found} == created
     checkpoint = checkpoint_in(filled(), 9)
-    (newest,) = read(store, view="checkpoints", slot=9)
+    (newest,) = read(store, view="checkpoints", checkpoint=9)
     assert newest["operators"] == len(checkpoint.operators)
     assert newest["subtasks"] == len(list(checkpoint.subtasks()))
 
@@ -115,20 +115,22 @@ def test_what_a_rescaled_job_has_inherited_counts_until_it_is_materialized(tmp_p
     run_until_break(memory, word_count(breaks_at=200), config(parallelism=1, **alone))
     run(memory, word_count(), config(parallelism=2, **alone))
     store = lay_out(tmp_path, contents(memory))
-    listed = json.loads(tidelog("checkpoints", "list", store, "--json").stdout)["slots"]
-    sizes = ["slot", "log_bytes", "materialized_bytes", "inline_bytes"]
+    listed = json.loads(tidelog("checkpoints", "list", store, "--json").stdout)["checkpoints"]
+    sizes = ["checkpoint", "log_bytes", "materialized_bytes", "inline_bytes"]
     assert bag(read(store, view="checkpoints"), sizes) == bag(listed, sizes)
     inline = Counter[int]()
     for row in read(store, view="blocks"):
         if (slot := object_names.slot_of(row["object"])) is not None:
             inline[slot] += row["stored_bytes"]
-    assert inline == {slot["slot"]: slot["inline_bytes"] for slot in listed if slot["inline_bytes"]}
+    assert inline == {
+        slot["checkpoint"]: slot["inline_bytes"] for slot in listed if slot["inline_bytes"]
+    }
 
 
 def test_a_slot_that_cannot_be_read_is_a_row_that_says_so(tmp_path: Path) -> None:
     name = object_names.checkpoint(Slot(8))
     directory = lay_out(tmp_path, damaged(filled(), name, flipped))
-    rows = {row["slot"]: row for row in read(directory, view="checkpoints")}
+    rows = {row["checkpoint"]: row for row in read(directory, view="checkpoints")}
     assert rows[8]["kind"] == "unreadable" and name in rows[8]["error"]
     assert rows[9]["kind"] == "checkpoint" and rows[9]["error"] is None
 
@@ -138,9 +140,11 @@ def test_objects_are_all_that_is_stored_with_the_checkpoints_that_need_it(store:
     assert {name: row["bytes"] for name, row in found.items()} == {
         name: len(data) for name, data in filled().items()
     }
-    assert {"slot", "segment", "table", "materialization"} <= {r["kind"] for r in found.values()}
+    assert {"checkpoint", "segment", "table", "materialization"} <= {
+        r["kind"] for r in found.values()
+    }
     for name, row in found.items():
-        if row["kind"] != "slot":
+        if row["kind"] != "checkpoint":
             assert set(row["referenced_by"]) == needed_by(filled(), name)
 
 
@@ -194,22 +198,22 @@ def test_blocks_are_what_the_footers_say(store: Path) -> None:
 
 def test_changes_are_what_the_log_command_prints(store: Path) -> None:
     for slot in CHECKPOINTS:
-        found = read(store, view="changes", slot=slot, decode="true")
-        log = printed("log", store, "--slot", str(slot))
+        found = read(store, view="changes", checkpoint=slot, decode="true")
+        log = printed("log", store, "--checkpoint", str(slot))
         assert found and {line["encoding"] for line in log} == {"decoded"}
-        rows = (decoded(row) | {n: row[n] for n in ("slot", "seqno", "op")} for row in found)
+        rows = (decoded(row) | {n: row[n] for n in ("checkpoint", "seqno", "op")} for row in found)
         assert bag(rows) == without(log, "encoding")
 
 
 def test_changes_within_manifests_are_changes_too(inline_store: Path) -> None:
-    found = read(inline_store, view="changes", slot="all")
+    found = read(inline_store, view="changes", checkpoint="all")
     assert any(object_names.slot_of(row["object"]) is not None for row in found)
-    slots = sorted({row["slot"] for row in found})
+    slots = sorted({row["checkpoint"] for row in found})
     assert len(slots) > 1
     for slot in slots:
-        log = printed("log", inline_store, "--slot", str(slot))
+        log = printed("log", inline_store, "--checkpoint", str(slot))
         same = ["operator", "subtask", "seqno", "op", "key_group", "state"]
-        assert bag([r for r in found if r["slot"] == slot], same) == bag(log, same)
+        assert bag([r for r in found if r["checkpoint"] == slot], same) == bag(log, same)
 
 
 def test_a_delete_is_a_change_without_a_value(tmp_path: Path) -> None:
@@ -226,11 +230,11 @@ def test_state_is_what_a_restore_writes(store: Path, inline_store: Path, tmp_pat
     """Of tables of RocksDB, and of tables in memory."""
     for number, (location, slot) in enumerate([(store, 7), (store, 9), (inline_store, "latest")]):
         to = tmp_path / str(number)
-        command = ("restore", location, "--to", to, "--format", "jsonl", "--slot", str(slot))
+        command = ("restore", location, "--to", to, "--format", "jsonl", "--checkpoint", str(slot))
         assert tidelog(*command).exit_code == 0
         files = [file.read_text() for file in to.iterdir()]
         lines = [json.loads(line) for text in files for line in text.splitlines()]
-        rows = read(location, view="state", slot=slot, decode="true")
+        rows = read(location, view="state", checkpoint=slot, decode="true")
         assert rows and bag(map(decoded, rows)) == without(lines, "encoding")
 
 
@@ -246,24 +250,24 @@ def test_large_values_are_read_a_few_at_a_time(tmp_path: Path) -> None:
 
 
 def test_small_objects_can_share_a_part(store: Path) -> None:
-    apart = request(store, view="changes", slot="all", partitionBytes="0")
-    together = request(store, view="changes", slot="all", partitionBytes="1g")
+    apart = request(store, view="changes", checkpoint="all", partitionBytes="0")
+    together = request(store, view="changes", checkpoint="all", partitionBytes="1g")
     assert len(planned(together)) == 1 < len(planned(apart))
     half = sum(part.size for part in planned(apart)) // 2
-    some = request(store, view="changes", slot="all", partitionBytes=str(half))
+    some = request(store, view="changes", checkpoint="all", partitionBytes=str(half))
     assert 1 < len(planned(some)) < len(planned(apart))
-    assert bag(read(store, view="changes", slot="all", partitionBytes="10k")) == bag(
-        read(store, view="changes", slot="all", partitionBytes="0")
+    assert bag(read(store, view="changes", checkpoint="all", partitionBytes="10k")) == bag(
+        read(store, view="changes", checkpoint="all", partitionBytes="0")
     )
 
 
 def test_a_slot_that_is_not_there_is_an_error(store: Path) -> None:
-    with pytest.raises(ObjectNotFoundError, match="slot 77"):
-        read(store, view="changes", slot=77)
-    with pytest.raises(ObjectNotFoundError, match="option slot"):
-        read(store, view="state", slot="77-99")
-    with pytest.raises(RestoreError, match="slot 4"):
-        read(store, view="state", slot=4)
+    with pytest.raises(ObjectNotFoundError, match="checkpoint 77"):
+        read(store, view="changes", checkpoint=77)
+    with pytest.raises(ObjectNotFoundError, match="option checkpoint"):
+        read(store, view="state", checkpoint="77-99")
+    with pytest.raises(RestoreError, match="checkpoint 4"):
+        read(store, view="state", checkpoint=4)
 
 
 @pytest.mark.parametrize("damage", [flipped, truncated, missing])
@@ -374,7 +378,9 @@ def test_an_encrypted_store_reads_like_a_plain_one_with_its_key(
     plain: Path, tmp_path: Path
 ) -> None:
     key = key_file(tmp_path / "key", FIRST)
-    with_objects(open_store(str(tmp_path / "secret"), EFFECTS, encryption_key=key), filled())
+    with_objects(
+        open_store(str(tmp_path / "secret"), effects=EFFECTS, encryption_key=key), filled()
+    )
     for view in VIEWS:
         found = read(tmp_path / "secret", view=view, encryptionKey=key)
         assert found and bag(found) == bag(read(plain, view=view))

@@ -54,7 +54,7 @@ OPERATOR = st.lists(st.sampled_from(OPERATORS), min_size=1, max_size=2).map(
 )
 SLOT, SUBTASK, SEQNO, KEY_GROUP = (numbers(most) for most in (11, 3, 2000, 17))
 CONDITIONS: dict[str, dict[str, st.SearchStrategy[Condition]]] = {
-    "checkpoints": {"slot": SLOT},
+    "checkpoints": {"checkpoint": SLOT},
     "blocks": {"operator": OPERATOR, "subtask": SUBTASK},
     "changes": {
         **{"operator": OPERATOR, "subtask": SUBTASK, "seqno": SEQNO, "keyGroup": KEY_GROUP}
@@ -70,7 +70,7 @@ def everything(store: Path, view: str) -> list[Row]:
 
 
 def _all(view: str) -> dict[str, str]:
-    return {"slot": "all"} if view in {"changes", "state"} else {}
+    return {"checkpoint": "all"} if view in {"changes", "state"} else {}
 
 
 @pytest.mark.parametrize("view", CONDITIONS)
@@ -92,18 +92,21 @@ def test_options_leave_the_rows_that_they_mean(view: str, store: Path, data: st.
 def test_all_that_a_view_can_be_narrowed_by_is_tested() -> None:
     for name, view in VIEWS.items():
         columns = {NARROWING[option] for option in CONDITIONS.get(name, ())}
-        assert columns | ({"slot"} if name in {"changes", "state"} else set()) == view.narrowed_by
+        assert (
+            columns | ({"checkpoint"} if name in {"changes", "state"} else set())
+            == view.narrowed_by
+        )
 
 
 def test_what_is_not_wanted_is_not_planned(store: Path) -> None:
     def parts(**options: str) -> int:
         return len(planned(request(store, view="changes", partitionBytes=0, **options)))
 
-    whole = parts(slot="all")
+    whole = parts(checkpoint="all")
     # The oldest of the checkpoints: what was written after it is none of its changes.
-    assert 0 < parts(slot="7") < whole
-    assert 0 < parts(slot="all", seqno="0-99") < whole
-    assert parts(slot="all", operator="nothing") == 0
+    assert 0 < parts(checkpoint="7") < whole
+    assert 0 < parts(checkpoint="all", seqno="0-99") < whole
+    assert parts(checkpoint="all", operator="nothing") == 0
 
 
 def options(**given: str) -> SourceOptions:
@@ -131,8 +134,11 @@ def test_narrowing_options_are_about_the_columns_of_the_view() -> None:
     [
         ({"view": "tables"}, "option view .*expected one of checkpoints, objects"),
         ({"oparator": "a"}, "option oparator .*no such option"),
-        ({"slot": "newest"}, "option slot .*expected latest, all, or numbers"),
-        ({"view": "checkpoints", "slot": "latest"}, "option slot .*expected all, or numbers"),
+        ({"checkpoint": "newest"}, "option checkpoint .*expected latest, all, or numbers"),
+        (
+            {"view": "checkpoints", "checkpoint": "latest"},
+            "option checkpoint .*expected all, or numbers",
+        ),
         ({"subtask": "a"}, "option subtask .*expected numbers such as"),
         ({"view": "state", "seqno": "3"}, "option seqno .*expected its use with view changes"),
         ({"view": "objects", "operator": "a"}, "option operator .*view blocks or changes or state"),

@@ -32,7 +32,7 @@ def test_checkpoints_are_what_the_command_lists(tmp_path: Path) -> None:
     checkpoint = made().snapshots(8)
     directory = lay_out(tmp_path, checkpoint.objects)
     listed = json.loads(tidelog("spark", "checkpoints", directory, "--json").stdout)["batches"]
-    found = {row["slot"]: row for row in read(directory, view="checkpoints")}
+    found = {row["checkpoint"]: row for row in read(directory, view="checkpoints")}
     assert list(found) == [batch["batch"] for batch in listed]
     for batch in listed:
         row = found[batch["batch"]]
@@ -40,7 +40,11 @@ def test_checkpoints_are_what_the_command_lists(tmp_path: Path) -> None:
         assert row["log_bytes"] == batch["log_bytes"]
         assert row["created"].timestamp() * 1000 == batch["started_ms"]
         assert row["manifest_bytes"] == len(checkpoint.objects[f"commits/{batch['batch']}"])
-    assert [row["slot"] for row in read(directory, view="checkpoints", slot="3-5")] == [3, 4, 5]
+    assert [row["checkpoint"] for row in read(directory, view="checkpoints", checkpoint="3-5")] == [
+        3,
+        4,
+        5,
+    ]
 
 
 def test_a_damaged_commit_is_a_row_that_says_so(tmp_path: Path) -> None:
@@ -48,7 +52,7 @@ def test_a_damaged_commit_is_a_row_that_says_so(tmp_path: Path) -> None:
     checkpoint.objects["commits/4"] = b"nothing of Spark's"
     checkpoint.objects["commits/5"] = flipped(checkpoint.objects["commits/5"])
     directory = lay_out(tmp_path, checkpoint.objects)
-    rows = {row["slot"]: row for row in read(directory, view="checkpoints")}
+    rows = {row["checkpoint"]: row for row in read(directory, view="checkpoints")}
     assert rows[4]["kind"] == "unreadable" and "commits/4" in rows[4]["error"]
     assert "commits/5" in rows[5]["error"]
     assert rows[6]["error"] is None

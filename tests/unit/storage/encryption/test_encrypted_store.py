@@ -233,19 +233,19 @@ class TestOpened:
         self, tmp_path: Path
     ) -> None:
         place, key = str(tmp_path / "store"), key_file(tmp_path / "key", FIRST)
-        store = open_store(place, EFFECTS, encryption_key=key)
+        store = open_store(place, effects=EFFECTS, encryption_key=key)
         await store.put("segments/00000000-p-0000000000.seg", b"a start that came no further")
         with pytest.raises(ConfigError, match="no encryption key was given"):
-            await open_store(place, EFFECTS).create(SLOT, b"{}")
+            await open_store(place, effects=EFFECTS).create(SLOT, b"{}")
 
     async def test_the_log_in_a_store_of_its_own_is_encrypted_too(self, tmp_path: Path) -> None:
         place, key = str(tmp_path / "store"), key_file(tmp_path / "key", FIRST)
         segment = "segments/00000000-p-0000000000.seg"
         log = str(tmp_path / "log")
-        store = open_store(place, EFFECTS, log_url=log, encryption_key=key)
+        store = open_store(place, effects=EFFECTS, log_url=log, encryption_key=key)
         await store.create(SLOT, b"{}")
         await store.put(segment, b"words of the log")
         assert b"words" not in (tmp_path / "log" / segment).read_bytes()
         assert b"log" not in (tmp_path / "store" / "log-store.json").read_bytes()
-        again = open_store(place, EFFECTS, encryption_key=key)
+        again = open_store(place, effects=EFFECTS, encryption_key=key)
         assert await again.get(segment) == b"words of the log"

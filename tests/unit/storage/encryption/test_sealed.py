@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog import ConfigError, CorruptObjectError, Effects, FormatVersionError, open_store
-from tidelog.effects import InlineOffload
+from tidelog import ConfigError, CorruptObjectError, FormatVersionError, open_store
+from tidelog.effects import Effects, InlineOffload
 from tidelog.storage.encryption.keys import key_id, key_line, key_source
 from tidelog.storage.encryption.sealed import (
     CHUNK,
@@ -150,5 +150,5 @@ def test_a_file_without_a_key_is_an_error_that_does_not_show_what_is_in_it(
 )
 def test_a_key_in_place_of_where_it_is_is_refused_and_not_shown(key: str) -> None:
     with pytest.raises(ConfigError, match="found a key itself") as caught:
-        open_store("memory://refused", EFFECTS, encryption_key=key)
+        open_store("memory://refused", effects=EFFECTS, encryption_key=key)
     assert key not in str(caught.value)

@@ -115,6 +115,7 @@ class KafkaSource(Source):
         self._on_missing = on_missing_offset
         self._connect_s, self._outage_s = connect_s, outage_s
         self.rediscover_s = None if stop == "latest" else rediscover_s
+        self.has_end = stop == "latest"
         self._begin_anew()
 
     def _begin_anew(self) -> None:

@@ -96,7 +96,7 @@ def ranges_of(
             what,
             expected=f"changes {state.upto} to {state.seqno - 1}",
             found=f"none from {seqno} on",
-            action="run `tidelog inspect URL`; read an older slot",
+            action="run `tidelog inspect URL`; read an older checkpoint",
         )
 
 
@@ -190,7 +190,7 @@ def _batch(
     arrays = {
         **constants(
             count,
-            slot=change_range.slot,
+            checkpoint=change_range.slot,
             operator=change_range.operator,
             subtask=change_range.subtask,
             object=change_range.object,

@@ -37,7 +37,7 @@ async def plan_checkpoints(store: ObjectStore, request: ReadRequest) -> Sequence
     return [
         Listing(partial(_slot_rows, slot, size), size, may_vanish=True)
         for slot, size in sizes.items()
-        if request.options.filter.accepts(slot=slot)
+        if request.options.filter.accepts(checkpoint=slot)
     ]
 
 
@@ -46,7 +46,7 @@ async def _slot_rows(slot: Slot, size: int, store: ObjectStore) -> list[Row]:
         return [_slot_row(await read_slot(store, slot), size)]
     except (CorruptObjectError, FormatVersionError) as error:
         unreadable = {"kind": "unreadable", "error": str(error)}
-        return [{**unreadable, "slot": slot, "manifest_bytes": size}]
+        return [{**unreadable, "checkpoint": slot, "manifest_bytes": size}]
 
 
 def _slot_row(entry: SlotEntry, size: int) -> Row:
@@ -114,7 +114,7 @@ def _with_slots(inventory: Inventory, present: Collection[Slot]) -> Inventory:
 
 def kind_of(name: str) -> str:
     if object_names.slot_of(name) is not None:
-        return "slot"
+        return "checkpoint"
     if object_names.generation_of(name) is None:
         return "other"
     return _OBJECT_KINDS[name.partition("/")[0] + "/"]

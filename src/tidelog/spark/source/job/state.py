@@ -51,22 +51,22 @@ _encode = msgspec.json.Encoder().encode
 
 
 async def chosen(store: ObjectStore, request: ReadRequest) -> list[Checkpoint]:
-    """The checkpoints that option slot chose.
+    """The checkpoints that option checkpoint chose.
 
     Raises as `find_checkpoint`, and ObjectNotFoundError when it chose none of those there are.
     """
-    numbers = request.options.filter.of("slot")
-    if request.options.slots == "latest":
+    numbers = request.options.filter.of("checkpoint")
+    if request.options.checkpoints == "latest":
         return [await find_checkpoint(store, None)]
     if len(numbers.spans) == 1 and numbers.spans[0][0] == numbers.spans[0][1]:
         return [await find_checkpoint(store, Slot(numbers.spans[0][0]))]
     retained = (await read_slots(store)).all_checkpoints()
     matching = [checkpoint for checkpoint in retained if checkpoint.slot in numbers]
     if not matching:
-        slots = ", ".join(str(checkpoint.slot) for checkpoint in retained)
+        existing = ", ".join(str(checkpoint.slot) for checkpoint in retained)
         raise ObjectNotFoundError(
-            f"option slot, store {store.url}",
-            expected=f"slots of checkpoints, such as {slots or 'none yet'}",
+            f"option checkpoint, store {store.url}",
+            expected=f"numbers of checkpoints, such as {existing or 'none yet'}",
             found="none of them",
             action="choose a checkpoint that `tidelog checkpoints list URL` shows",
         )
@@ -193,7 +193,10 @@ class StatePart:
                 pa.array(keys, pa.binary()), pa.array(values, pa.binary()), self.operator.states
             )
             owner = constants(
-                len(chunk), slot=self.slot, operator=self.operator.id, subtask=self.state.index
+                len(chunk),
+                checkpoint=self.slot,
+                operator=self.operator.id,
+                subtask=self.state.index,
             )
             arrays = {**owner, **rows.arrays(*rows.numbers())}
             yield from_arrays(request.columns, len(chunk), arrays)
