@@ -20,7 +20,7 @@ class Finding:
     """One thing that is wrong; `where` names the object, or the part of one."""
 
     check: str
-    """A name of `checkpoint.invariants.Invariant` or of `verify.findings.Check`."""
+    """A name of `checkpoint.invariants.Invariant` or of `verify.results.CheckName`."""
     where: str
     expected: str
     found: str

@@ -72,7 +72,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class PlanTargets:
-    """All that is asked; None: anything will do."""
+    """The targets of a plan; None: no limit."""
 
     checkpoint_s: float | None = None
     restore_s: float | None = None
@@ -81,16 +81,14 @@ class PlanTargets:
     budget: Money | None = None
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for targets that mean nothing."""
+        """Raises ConfigError for a target that is not above 0."""
         budget = None if self.budget is None else self.budget.amount
         targets = ("--restore", self.restore_s), ("--lateness", self.late_s), ("--budget", budget)
         for what, value in targets:
             require(what, value, value is None or value > 0, "more than 0")
 
     def missed_by(self, candidate: Candidate) -> dict[str, float]:
-        """For each target that was asked, the share of it by which it is missed, so that different
-        ones compare; 0 or less when it is met.
-        """
+        """The share by which each target that was asked for is missed; 0 or less: it is met."""
         estimate, cost = candidate.estimate, candidate.cost
         shares = dict[str, float]()
         if self.checkpoint_s is not None:
@@ -126,11 +124,13 @@ def candidates(
     is tried only when none does.
     """
     estimates: list[tuple[Settings, Estimate]] = []
+    deciding: list[tuple[Settings, Estimate]] = []
     for interval in INTERVALS:
         if interval >= settings.checkpoint_interval:
             on = _with_interval(workload, settings, interval)
             estimates.append((on, estimate_changelog(workload, on)))
-    deciding = [pair for pair in estimates if pair[1].trigger == MaterializationTrigger.INTERVAL]
+            if estimates[-1][1].trigger == MaterializationTrigger.INTERVAL:
+                deciding.append(estimates[-1])
     off = settings, estimate_incremental(workload, settings)
     choices: list[Candidate] = []
     for book in books:
@@ -140,7 +140,7 @@ def candidates(
 
 
 def choose(choices: Sequence[Candidate], targets: PlanTargets) -> Candidate:
-    """The recommendation if anything meets the targets, else what misses them by the least.
+    """The best candidate that meets the targets, else the one that misses them by the least.
 
     Costs are compared in the currency that most candidates have.
     """
@@ -166,7 +166,7 @@ def _with_interval(workload: Workload, settings: Settings, interval: float) -> S
 def in_currency(
     books: Sequence[PriceBook], budget: Money | None
 ) -> tuple[list[PriceBook], list[str]]:
-    """The books a budget can be compared with, and what to say of the others.
+    """The books in the currency of a budget, and a note of the others.
 
     Raises ConfigError when there is none.
     """

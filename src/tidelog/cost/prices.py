@@ -79,11 +79,11 @@ class PriceBook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def expires(self) -> date:
-        """The last day on which the book is believed."""
+        """The last day on which its prices hold."""
         return self.valid_until or self.as_of + GOOD_FOR
 
     def warning(self, today: date) -> str | None:
-        """What to say of a book that is out of date."""
+        """The warning of a book that is out of date."""
         if today <= self.expires:
             return None
         return (
@@ -97,7 +97,7 @@ class PriceBook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return cost / self.gb_bytes
 
     def unpriced(self, *, egress: bool) -> str | None:
-        """What to say of prices that the book does not have and that count as nothing."""
+        """The warning of a book without some prices, which count as 0."""
         names = ("upload_gb", "retrieval_gb", *(("egress_gb",) if egress else ()))
         unset = [name for name in names if getattr(self, name) is None]
         if not unset:
@@ -128,8 +128,8 @@ def read_book(path: Path) -> PriceBook:
 
 
 def choose_books(providers: Iterable[str], own_books: Iterable[PriceBook]) -> list[PriceBook]:
-    """The books of the named providers; without names the user's own, or else all built-in ones
-    but those that ask to be named.
+    """The books of the named providers; without names the user's own, or else all that are used
+    by default.
 
     A user's book takes the place of a built-in one of the same name. Raises ConfigError for a name
     without a book, and for two books of one name.

@@ -1,6 +1,6 @@
 """A sample of a job's data: how large its values are, and what log and tables make of them.
 
-Invariant: both are asked themselves: a block of the log is sealed, a table writes its files.
+Invariant: both are measured: a block of the log is sealed, and a table writes its files.
 """
 
 from collections.abc import Sequence
@@ -80,9 +80,7 @@ def sampled(values: Sequence[bytes], key_bytes: int, rows: float, more_bytes: in
         finally:
             table.close()
     return Sample(
-        round(fmean(map(len, values))),
-        min(1.0, block_bytes / raw_block_bytes),
-        table_bytes / raw,
+        round(fmean(map(len, values))), min(1.0, block_bytes / raw_block_bytes), table_bytes / raw
     )
 
 

@@ -90,9 +90,7 @@ class Materializer:
         return max(0.0, self.effects.clock.monotonic() - self._due)
 
     async def replace(self) -> None:
-        """Materialize soon, because the store has lost what the subtask refers to; returns when
-        that is done, or will not be.
-        """
+        """Materialize soon, as the store has lost an object; returns when it is done, or failed."""
         if not self._over:
             self.log.start_over()
             self._replacing = True

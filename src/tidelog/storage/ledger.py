@@ -27,7 +27,7 @@ class Ledger:
         self._busy.add(name)
 
     def done(self, names: Iterable[str]) -> None:
-        """End the protection: from now on references decide."""
+        """End the protection: an object without references may be deleted now."""
         self._busy.difference_update(names)
 
     def describe(self, descriptor: str, parts: Mapping[str, int]) -> None:
@@ -53,9 +53,7 @@ class Ledger:
         self.names.update(names)
 
     def hand_over(self, in_use: Set[str]) -> frozenset[str]:
-        """The names recorded so far, which another ledger has from now on; of descriptors, those
-        `in_use` are remembered.
-        """
+        """Return all names, for another ledger, and forget them, except descriptors `in_use`."""
         names, self.names = frozenset(self.names), set()
         self._parts = {name: parts for name, parts in self._parts.items() if name in in_use}
         return names

@@ -62,9 +62,7 @@ class Table(Protocol):
         """Entries with lower <= key < upper in key order; upper None means to the end."""
 
     def columns(self, most_rows: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """All keys in their order and their values, at most so many at a time: for what reads
-        the whole table once.
-        """
+        """All keys in order and their values, in batches; for what reads the whole table once."""
 
     def clip(self, lower: bytes, upper: bytes | None) -> None:
         """Remove every entry but those with lower <= key < upper, without reading them all."""

@@ -43,9 +43,7 @@ class Fingerprint:
 
 
 def of_columns(keys: Sequence[bytes], values: Sequence[bytes]) -> Fingerprint:
-    """The fingerprint of rows, given as columns of equal length: XXH3 of each row, in 128 bits; the
-    key's length keeps it apart from the value.
-    """
+    """XXH3 in 128 bits of each row, added up; the key's length keeps key and value apart."""
     rows = map(b"".join, zip(map(_length, map(len, keys)), keys, values, strict=True))
     return Fingerprint(len(keys), sum(map(xxh3_128_intdigest, rows)) % _MODULUS)
 

@@ -164,14 +164,6 @@ def object_in(text: str, objects: Mapping[str, str]) -> str | None:
     return None
 
 
-def first_path(text: str) -> str:
-    """The first word of a text with a slash in it; empty where there is none."""
-    for word in text.split():
-        if "/" in word:
-            return word.rstrip(",")
-    return ""
-
-
 def finding_of(
     error: TidelogError,
     names: Iterable[str] = (),
@@ -180,10 +172,8 @@ def finding_of(
     partition: str | None = None,
     unusable: tuple[int, ...] = (),
 ) -> Finding:
-    """The finding of an error of a read; `names` are the objects it can be about, without them the
-    first path that it names.
-    """
-    names = names or [first_path(error.what)]
+    """The finding of a read error, about one of `names`, else about the first path it names."""
+    names = names or [word.rstrip(",") for word in error.what.split() if "/" in word][:1]
     object_name = max((name for name in names if name in error.what), key=len, default=None)
     position = _AT_BYTE.search(error.what)
     actual = error.found or str(error)

@@ -77,22 +77,18 @@ class VerifyReport:
 
     @property
     def passed(self) -> bool:
-        """Nothing is wrong with the store, and at least one checkpoint is there to say so of."""
+        """Nothing is wrong with the store, and at least one checkpoint is sound."""
         return not self.problems and self.newest_sound is not None
 
     @property
     def newest_sound(self) -> int | None:
-        """The newest checkpoint that nothing speaks against."""
+        """The newest sound checkpoint."""
         sound = (c.checkpoint for c in self.checkpoints if c.verdict == "sound")
         return max(sound, default=None)
 
 
 async def verify(
-    store: ObjectStore,
-    engine: Engine,
-    *,
-    chosen: Choice = "all",
-    progress: Progress = no_progress,
+    store: ObjectStore, engine: Engine, *, chosen: Choice = "all", progress: Progress = no_progress
 ) -> VerifyReport:
     """Verify all checkpoints, the latest, the one of a number (of a Spark query: a batch), or the
     newest savepoint of a name.
@@ -128,10 +124,10 @@ def _checkpoint_reports(
     present: Collection[int],
     expired: Collection[int] = (),
 ) -> tuple[CheckpointReport, ...]:
-    """The verdicts on the checkpoints of these numbers, in their order.
+    """The verdicts in ascending order; `numbers` are the checkpoints that were verified.
 
-    `present` are those that are there after it all: a running job drops others. `expired` have
-    lost state to Spark's own clean-up.
+    `present` are those that the store still has at the end, `expired` those that Spark's clean-up
+    took state from.
     """
     unusable: set[int] = set()
     doubtful: set[int] = set()
@@ -216,7 +212,7 @@ def _unseen(objects: Iterable[str], results: Iterable[UnitResult]) -> Iterator[t
 
 
 def _not_checked(results: Iterable[UnitResult], present: Collection[int]) -> tuple[Unchecked, ...]:
-    """Partitions without a second way, each reason once with the checkpoints it holds for."""
+    """Partitions that were restored in one way only, with the reason and the checkpoints."""
     reasons: dict[tuple[str, str], set[int]] = defaultdict(set)
     for result in results:
         for part in result.restored:

@@ -33,11 +33,7 @@ class IcebergSink(Sink):
 
     @typed
     def __init__(
-        self,
-        catalog: str | Mapping[str, str],
-        table: str,
-        *,
-        answer_s: float = ANSWER_S,
+        self, catalog: str | Mapping[str, str], table: str, *, answer_s: float = ANSWER_S
     ) -> None:
         require("answer_s", answer_s, answer_s > 0, "more than 0 seconds")
         self._answer_s = answer_s

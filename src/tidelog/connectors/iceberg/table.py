@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
-from itertools import chain
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from tidelog.connectors.iceberg.partitions import check_partitions, partition_columns
 from tidelog.connectors.iceberg.staged import SinkDirectory, Staged, data_file, described, name_of
@@ -123,12 +122,14 @@ class LakeTable:
         read = partial(self.directory.schema, staged.files[0], table.format_version)
         columns = _columns(self._answer(read))
         with self._failures():
-            table_columns = set(chain(*map(_columns, table.schemas().values())))
-        if not table_columns.issuperset(columns):
+            table_columns: set[tuple[int, str]] = set()
+            for schema in table.schemas().values():
+                table_columns |= _columns(schema).items()
+        if not columns.items() <= table_columns:
             raise RestoreError(
                 str(staged.tx),
                 expected=f"columns that {self._where} has or had",
-                found=", ".join(map(str, columns)),
+                found=", ".join(columns.values()),
                 action="bring back the table as it was, which may have been dropped and made "
                 f"again; to write to this one, {CLONE}",
             )
@@ -328,17 +329,9 @@ class LakeTable:
             raise _translated(error, self._where) from error
 
 
-class _TableColumn(NamedTuple):
-    number: int
-    name: str
-    kind: str
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.kind}"
-
-
-def _columns(schema: Any) -> list[_TableColumn]:
-    return [_TableColumn(c.field_id, c.name, str(c.field_type)) for c in schema.columns]
+def _columns(schema: Any) -> dict[int, str]:
+    """Name and type of each column, by its number."""
+    return {column.field_id: f"{column.name} {column.field_type}" for column in schema.columns}
 
 
 def _catalog(catalog: Catalog) -> Any:

@@ -1,8 +1,8 @@
 """The facts that a report is made of, as they stand in manifests, blocks and changes; runs of
 checkpoints without a gap, and the materialization intervals seen in them.
 
-Invariants: facts are plain numbers without an opinion; times are milliseconds since 1970 by the
-clock of the job, sizes bytes; tallies are sums, so they add up in any order.
+Invariants: times are milliseconds since 1970 by the clock of the job, sizes bytes; tallies are
+sums, so they add up in any order.
 
 A run is of one generation and of slots that follow each other, so nothing that happened within it
 is hidden: no restart, no pause, no peak; what a job does at the end of its data is no part of one:
@@ -56,7 +56,7 @@ class MeasuredSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Some blocks, or changes; `raw_bytes` is their payload before compression, without headers."""
+    """Sums over blocks; `raw_bytes` is their payload before compression, without headers."""
 
     blocks: int = 0
     changes: int = 0
@@ -99,9 +99,7 @@ class MeasuredRate:
 
 
 def contiguous_runs(snapshots: Iterable[MeasuredSnapshot]) -> list[list[MeasuredSnapshot]]:
-    """Split a history, oldest first, where checkpoints are missing, or the job was restarted or
-    ended.
-    """
+    """Split a history, oldest first, at missing checkpoints, at restarts and at the job's end."""
     runs: list[list[MeasuredSnapshot]] = []
     last: MeasuredSnapshot | None = None
     for snapshot in snapshots:

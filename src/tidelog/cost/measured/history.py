@@ -5,7 +5,6 @@ the running job dropped it while its blocks were read.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from tidelog.catalog.inventory import data_sizes, read_slots
 from tidelog.checkpoint.manifest import Checkpoint, is_canonical
@@ -80,24 +79,19 @@ async def without_dropped(
     RestoreError when none is left.
     """
     retained: list[MeasuredSnapshot] = []
-    incomplete: list[tuple[MeasuredSnapshot, _Mismatch]] = []
+    incomplete: list[tuple[MeasuredSnapshot, CorruptObjectError]] = []
     for snapshot in history:
-        mismatch = _first_mismatch(snapshot, blocks.by_log)
-        if mismatch is None:
+        error = _mismatch(snapshot, blocks.by_log)
+        if error is None:
             retained.append(snapshot)
         else:
-            incomplete.append((snapshot, mismatch))
+            incomplete.append((snapshot, error))
     present = (await read_slots(store)).sizes if incomplete else {}
-    for snapshot, mismatch in incomplete:
+    for snapshot, error in incomplete:
         if snapshot.slot in present:
             for segment in sorted(snapshot.segments & segment_errors.keys()):
                 raise segment_errors[segment]
-            raise CorruptObjectError(
-                f"object {object_names.checkpoint(Slot(snapshot.slot))}: log of {mismatch.who}",
-                expected=f"{mismatch.expected_bytes} bytes of blocks",
-                found=f"{mismatch.bytes} bytes",
-                action="run `tidelog inspect URL`, which names the object",
-            )
+            raise error
     if not retained:
         raise RestoreError(
             f"store {store.url}",
@@ -108,19 +102,19 @@ async def without_dropped(
     return retained
 
 
-class _Mismatch(NamedTuple):
-    """A log whose blocks have other bytes than the manifest says."""
-
-    who: SubtaskId
-    expected_bytes: int
-    bytes: int
-
-
-def _first_mismatch(snapshot: MeasuredSnapshot, by_log: Mapping[LogKey, Tally]) -> _Mismatch | None:
+def _mismatch(
+    snapshot: MeasuredSnapshot, by_log: Mapping[LogKey, Tally]
+) -> CorruptObjectError | None:
+    """The error of a log whose blocks have other bytes than the manifest says."""
     for who, point in snapshot.points.items():
         stored_bytes = by_log.get((snapshot.slot, who), Tally()).stored_bytes
         if stored_bytes != point.log_bytes:
-            return _Mismatch(who, point.log_bytes, stored_bytes)
+            return CorruptObjectError(
+                f"object {object_names.checkpoint(Slot(snapshot.slot))}: log of {who}",
+                expected=f"{point.log_bytes} bytes of blocks",
+                found=f"{stored_bytes} bytes",
+                action="run `tidelog inspect URL`, which names the object",
+            )
     return None
 
 

@@ -1,7 +1,7 @@
-"""A job in a store as an estimate takes it: rates, sizes and settings from what it has logged.
+"""The workload of a job in a store, for an estimate: rates, sizes and settings from its log.
 
-Invariant: what a store does not say is left to the caller's options: how keys are spread is chosen
-so that flushes combine as many updates as they did.
+Invariant: what a store does not say is left to the caller's options. The spread of the keys is
+chosen so that flushes combine as many updates as in the store.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _MOST_SKEW: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """What a store says of its job."""
+    """The workload and settings of a job, as its store shows them."""
 
     workload: Workload
     parallelism: int
@@ -33,9 +33,7 @@ class Likeness:
 
 
 def like(report: OverheadReport, newest: Checkpoint) -> Likeness:
-    """The job of a report whose newest checkpoint this is; raises ConfigError where the retained
-    checkpoints tell no rate.
-    """
+    """The job of a report and its newest checkpoint; raises ConfigError where no rate is known."""
     sources = {operator.id for operator in newest.operators if operator.source_types}
     changes_per_s = raw = stored_bytes = deletes_per_s = table_bytes = 0.0
     parallelism = source_subtasks = 0

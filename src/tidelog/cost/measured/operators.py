@@ -2,8 +2,8 @@
 
 Invariants: a prediction uses nothing but means over everything that is retained, a measurement
 nothing but the fullest log of each interval; a sum over subtasks is over those of the newest
-generation that is retained, as earlier ones may have been scaled differently; what only some
-subtasks can tell is not made up for others.
+generation that is retained, as earlier ones may have been scaled differently; a figure that a
+subtask lacks is not guessed.
 """
 
 from collections.abc import Container, Iterable, Sequence
@@ -56,7 +56,7 @@ NO_TIME: Final = (
 def report_subtask(
     who: SubtaskId, runs: Sequence[Sequence[MeasuredSnapshot]], blocks: BlockFacts
 ) -> SubtaskReport:
-    """What the runs of a history tell of a subtask."""
+    """The figures of a subtask over the runs of a history."""
     by_run: list[list[Point]] = []
     complete: list[MeasuredInterval] = []
     for run in runs:

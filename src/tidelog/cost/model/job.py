@@ -1,5 +1,5 @@
-"""A job as an estimate takes it: what it does to its state, which only its user knows, and how it
-is run, which an estimate varies and a plan searches.
+"""The input of an estimate: the workload, which only the user knows, and the settings, which a plan
+searches.
 
 Invariants: rates and sizes are those of the whole job, over all its subtasks; a change of a row
 counts whether the write buffer combines it with others or not; the expected number of different

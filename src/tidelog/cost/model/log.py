@@ -105,9 +105,7 @@ class _Blocks:
         return replace(self, raw=self.raw * count, stored_bytes=self.stored_bytes * count)
 
     def segments(self, config: UploadConfig) -> float:
-        """Segments that these bytes leave in at once: full ones, and one more for a rest that is
-        too large for a manifest.
-        """
+        """Full segments of these bytes, and one more for a rest too large for a manifest."""
         full, rest = divmod(self.raw, self.full(config))
         return full + (rest > config.inline_bytes)
 

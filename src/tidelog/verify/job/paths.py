@@ -9,12 +9,11 @@ restored is never taken for history.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from tidelog.changelog.block import open_block
+from tidelog.changelog.block import Block, open_block
 from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import SubtaskState
 from tidelog.errors import TidelogError
@@ -31,16 +30,13 @@ LOG_IS_CUT = "only one materialization: the log between it and the older one is 
 OLDER_IS_DAMAGED = "only one materialization: the way from the older one is damaged"
 
 
-class LogPart(NamedTuple):
-    """Changes [first, end) of a partition, and the generation that logged them."""
+class LogSpan(NamedTuple):
+    """The changes of a chain's log; without a log it begins and ends at the materialization."""
 
-    generation: Generation
+    reached: dict[Generation, SeqNo]
+    """For every generation that has a part in the chain, up to which of its changes."""
     first: SeqNo
     end: SeqNo
-
-
-_FIRST: Final = attrgetter("first")
-_END: Final = attrgetter("end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,26 +48,25 @@ class Chain:
     """Generation of the checkpoint's author."""
     state: SubtaskState
 
-    def log(self) -> list[LogPart]:
-        """All log ranges and inline blocks.
+    def log(self) -> LogSpan:
+        """The span of all log ranges and inline blocks.
 
         A range may reach beyond the checkpoint: what lies there was written by the same process.
         """
-        parts = [LogPart(self._writer(p.segment), p.first, p.end) for p in self.state.log]
-        for data in self.state.inline:
-            block = open_block(data, 0, "inline log")
-            parts.append(LogPart(self.generation, block.first, block.end))
-        return parts
-
-    def reached(self) -> dict[Generation, SeqNo]:
-        """For every generation that has a part in it, up to which of its changes."""
-        reached = {self.generation: self.state.seqno}
-        parts, table = self.log(), self.state.materialization
+        state, table = self.state, self.state.materialization
+        reached, first, end = {self.generation: state.seqno}, state.upto, state.upto
+        parts: list[tuple[Generation, LogRange | Block]] = []
+        for log_range in state.log:
+            parts.append((self._writer(log_range.segment), log_range))
+        for data in state.inline:
+            parts.append((self.generation, open_block(data, 0, "inline log")))
+        for generation, part in parts:
+            first, end = min(first, part.first), max(end, part.end)
+            reached[generation] = max(part.end, reached.get(generation, part.end))
         if table is not None:
-            parts.append(LogPart(self._writer(table.descriptor), SeqNo(0), self.state.upto))
-        for generation, _, end in parts:
-            reached[generation] = max(end, reached.get(generation, end))
-        return reached
+            writer = self._writer(table.descriptor)
+            reached[writer] = max(state.upto, reached.get(writer, state.upto))
+        return LogSpan(reached, first, end)
 
     def _writer(self, name: str) -> Generation:
         """The generation that wrote an object."""
@@ -117,14 +112,12 @@ def alternate_history(chain: Chain, candidates: Iterable[Chain]) -> AlternateHis
 
 def _join_point(older: Chain, newer: Chain) -> SeqNo | None:
     """The change at which one can change from the older chain to the newer chain's log."""
-    older_ends, newer_ends = older.reached(), newer.reached()
+    older_log, newer_log = older.log(), newer.log()
     agreed = 0
-    for generation in older_ends.keys() & newer_ends.keys():
-        agreed = max(agreed, min(older_ends[generation], newer_ends[generation]))
-    end = max(map(_END, older.log()), default=older.state.upto)
-    begin = min(map(_FIRST, newer.log()), default=newer.state.upto)
-    meeting = SeqNo(min(newer.state.upto, end, agreed))
-    return meeting if meeting >= min(newer.state.upto, begin) else None
+    for generation, end in older_log.reached.items():
+        agreed = max(agreed, min(end, newer_log.reached.get(generation, 0)))
+    meeting = SeqNo(min(newer.state.upto, older_log.end, agreed))
+    return meeting if meeting >= newer_log.first else None
 
 
 def _materialized(state: SubtaskState, upto: SeqNo) -> SubtaskState:
@@ -159,7 +152,7 @@ class RestorePath:
     """The state is that after the changes below."""
 
     def made(self, rows: RowScan) -> PathResult:
-        """The result when these are the rows of the state."""
+        """The result with the rows of the state."""
         violations = tuple(rows.violations.values())
         return PathResult(self.partition, self.alternate, rows.groups, violations)
 
@@ -198,7 +191,7 @@ def alternate_path(partition: int, history: AlternateHistory) -> RestorePath:
     meeting = older.seqno
     common = set(newer.log)
     for number, part in enumerate(older.log):
-        # Changing early is as good, and what follows is shared with the newer chain's own path.
+        # The path may change early: what follows is then read once, for both paths.
         if part in common and part.first <= meeting:
             rest = _steps(newer)[newer.log.index(part) :]
             steps = (*map(PathStep, older.log[:number]), *rest)

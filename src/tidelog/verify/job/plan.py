@@ -83,7 +83,7 @@ class Partition:
         return PathBase(self.operator, base_of(state), files, self.key_groups, self.states)
 
     def judged(self, direct: PathResult, other: PathResult | None) -> UnitResult:
-        """What its paths have made, compared; `other` is that from the older materialization."""
+        """Compare the results of its paths; `other` is that from the older materialization."""
         if direct.error is not None:
             return UnitResult(findings=(self._unreadable(direct.error),))
         findings = [*self._violations(direct)]
@@ -161,9 +161,9 @@ class _ChainKey(NamedTuple):
 def plan(
     inventory: Inventory, findings: Iterable[Finding], chosen: Collection[Slot], workers: int
 ) -> tuple[list[Partition], list[Unit[UnitResult]]]:
-    """What is restored of the chosen checkpoints, and the units for so many workers, largest first.
+    """The partitions to restore, and the units for so many workers, largest first.
 
-    `findings` are the structural ones: what they concern is not read.
+    What the structural `findings` concern is not read.
     """
     # Slots with the partitions that cannot be restored; None: with all of them.
     broken: set[tuple[int, str | None]] = set()
@@ -251,9 +251,7 @@ def _files(inventory: Inventory, state: SubtaskState) -> dict[str, str]:
 
 
 def _partition_units(partitions: Sequence[Partition], workers: int) -> list[PartitionUnit]:
-    """A unit per subtask, so that what its tables share is read once; where that would leave
-    workers without work, one per table.
-    """
+    """A unit per subtask, so that shared files are read once; one per table to occupy workers."""
     # Tables of one subtask and one kind can share files.
     kin: dict[tuple[SubtaskId, str], list[PathBase]] = defaultdict(list)
     bases = _bases(partitions)

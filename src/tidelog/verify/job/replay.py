@@ -75,8 +75,7 @@ class PartitionUnit:
             restoring = Restoring(workspace, what, kind, staged=len(self.bases) > 1)
         except UNREADABLE as error:
             for base in self.bases:
-                for path in base.paths:
-                    results.append(path.failed(error))
+                results += [path.failed(error) for path in base.paths]
             return UnitResult(paths=tuple(results))
         try:
             for base in self.bases:
@@ -161,9 +160,7 @@ class _Replayer:
         return self.restoring.workspace.effects.offload
 
     async def _add(self, merge: LastWriterWins, block: Block) -> None:
-        """Merge a block, if not all of it is in the table; raises when it leaves a gap, or cannot
-        be decoded.
-        """
+        """Merge a block that the table lacks; raises for a gap, or a block it cannot decode."""
         if block.end > merge.next:
             merge.add(await self._offload.run(block.changes), block.raw_bytes)
 

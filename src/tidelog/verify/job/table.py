@@ -22,7 +22,7 @@ from tidelog.state.recovery.restorer import Restorer
 from tidelog.table.port import Table
 from tidelog.verify.fingerprint import AT_ONCE, Row, present
 from tidelog.verify.job.rows import RowScan
-from tidelog.verify.results import first_path, object_in
+from tidelog.verify.results import object_in
 
 _MIB: Final = 1 << 20
 BOUNDS: Final = RestoreConfig(4, read_ahead_bytes=32 * _MIB, replay_bytes=64 * _MIB)
@@ -70,7 +70,7 @@ class Restoring:
         except (CorruptObjectError, InvariantError) as error:
             if not self.is_of_table(error):
                 raise
-            raise _damaged_table(error, state, files) from error
+            raise self._damaged(error, state, files) from error
         finally:
             await run(shutil.rmtree, self._directory, True)
 
@@ -78,22 +78,18 @@ class Restoring:
         """Whether an error is about the local files of the open table."""
         return str(self._directory) in f"{error.what} {error.found}"
 
-
-def _damaged_table(
-    error: TidelogError, state: SubtaskState, files: Mapping[str, str]
-) -> CorruptObjectError:
-    """The same error about what is stored: local files mean nothing to anyone."""
-    text = f"{error.what} {error.found}"
-    tables = [ref.descriptor for ref in state.materializations]  # the inherited ones included
-    where = object_in(text, files) or ", ".join(tables) or "of the log alone"
-    folder = first_path(text).rpartition("/")[0]
-    actual = (error.found or "another").replace(folder and f"{folder}/", "")
-    return CorruptObjectError(
-        f"object {where}",
-        expected=error.expected or "files that form a table",
-        found=actual,
-        action=error.action,
-    )
+    def _damaged(
+        self, error: TidelogError, state: SubtaskState, files: Mapping[str, str]
+    ) -> CorruptObjectError:
+        """The same error about what is stored: local files mean nothing to users."""
+        tables = [ref.descriptor for ref in state.materializations]  # the inherited ones included
+        named = object_in(f"{error.what} {error.found}", files)
+        return CorruptObjectError(
+            f"object {named or ', '.join(tables) or 'of the log alone'}",
+            expected=error.expected or "files that form a table",
+            found=(error.found or "another").replace(f"{self._directory}/", ""),
+            action=error.action,
+        )
 
 
 _SHARE: Final = 3

@@ -99,9 +99,7 @@ async def _settle(
     objects: frozenset[str],
     results: Sequence[UnitResult],
 ) -> Settled:
-    """List the batches again, and leave out what Spark has cleaned up meanwhile: of the `objects`
-    that were there when the verification began.
-    """
+    """List the batches again, and leave out findings of `objects` that Spark has cleaned up."""
     present = await _present(store, batches)
     settled = []
     for result in results:
@@ -193,9 +191,7 @@ def _state_stores(
     batches: Collection[int],
     homes: Homes,
 ) -> tuple[list[StateStoreUnit], frozenset[int]]:
-    """A unit per state store that the commits of the chosen batches name and of which something is
-    left; and the batches that lie below all that Spark keeps of a store.
-    """
+    """A unit per state store of the chosen batches, and the batches that Spark has expired."""
     retained_versions: dict[str, list[Version]] = defaultdict(list)
     expired: set[int] = set()
     for batch, commit in checkpoint.retained.items():

@@ -41,7 +41,7 @@ class _Checksum(msgspec.Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class CheckedFiles:
-    """Reads files; `listed` are the names of those there are, checksum files at least."""
+    """Reads files; `listed` has the names of all checksum files, at least."""
 
     store: ObjectStore
     listed: Collection[str]
@@ -49,9 +49,7 @@ class CheckedFiles:
     """The objects that were read, and whether a checksum covers all of their bytes."""
 
     async def read(self, name: str) -> bytes:
-        """A file's bytes; raises RestoreError when it is missing, CorruptObjectError when it is
-        not what its checksums say.
-        """
+        """A file's bytes; raises RestoreError if it is missing, CorruptObjectError for damage."""
         data = await self._get(name)
         if sidecar(name) in self.listed:
             check_hadoop(data, await self._get(sidecar(name)), name)

@@ -69,7 +69,7 @@ class StoreFindings:
         self._open(self._passed_over, error, action=action)
 
     def contradicts(self, error: TidelogError, check: CheckName, so_far: list[int]) -> None:
-        """Two things disagree: that concerns all batches from now on, and those in `so_far`."""
+        """Two ways disagree: all batches from now on and those in `so_far` are doubtful."""
         tally = self._open(self._doubts, error, check=check, action=TWO_WAYS)
         tally.doubtful += so_far
 
@@ -78,12 +78,12 @@ class StoreFindings:
         self._breaks, self._passed_over = [], []
 
     def lost(self, batch: int) -> None:
-        """A batch that cannot be restored was reached."""
+        """Count a batch that cannot be restored to the findings that cost it."""
         for tally in (*self._breaks, *self._passed_over):
             tally.unusable.append(batch)
 
     def restored(self, batch: int) -> None:
-        """A batch that can be restored was reached."""
+        """Count a batch that can be restored to the findings that leave it doubtful."""
         for tally in (*self._passed_over, *self._doubts):
             tally.doubtful.append(batch)
 
@@ -171,7 +171,7 @@ class StateStoreUnit:
 async def why_not_loaded(
     version: Version, loading: Loading, changelogs: Changelogs, followed: FollowedTable
 ) -> TidelogError | None:
-    """What keeps Spark from a version, found by going its way, past what it can do without."""
+    """Why Spark cannot load a version; damaged snapshots that it does not need are passed over."""
     try:
         while True:
             bad = frozenset(
@@ -208,11 +208,11 @@ class Replay:
     _reason: str = ONLY_ONE
     """Why redundancy is not checked."""
     _unconfirmed: list[int] = field(default_factory=list)
-    """Batches made since two ways agreed ..."""
+    """Batches restored after `_confirmed`."""
     _confirmed: Version | None = None
-    """... on this version."""
+    """The last version that two ways have made alike."""
     _forgiven: int = 0
-    """Up to this version, that of a damaged base, changelogs may be missing."""
+    """The version of a damaged base: changelogs up to it may be missing."""
     _restored: list[RestoredPartition] = field(default_factory=list)
 
     async def run(self, finder: VersionChainFinder) -> tuple[RestoredPartition, ...]:

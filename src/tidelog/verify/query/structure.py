@@ -30,7 +30,7 @@ from tidelog.verify.results import NO_OBJECT, CheckName, finding_of
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What was listed and read besides what the Spark commands read."""
+    """What was listed and read in addition to a `QueryCheckpoint`."""
 
     sizes: Mapping[str, int]
     """Bytes of every object."""

@@ -223,9 +223,7 @@ class FollowedTable:
         return self.table.fingerprint if self.table is not None else None
 
     async def open(self, version: Version | None) -> ChangingTable:
-        """The snapshot of a version, or a table without rows, to be followed or not; raises as
-        `open_snapshot`.
-        """
+        """The table of a snapshot, or an empty one for None; raises as `open_snapshot`."""
         self._directories += 1
         directory = self.workspace.directory / str(self._directories)
         offload = self.workspace.effects.offload

@@ -42,9 +42,7 @@ class VersionChain:
 
 @dataclass(slots=True)
 class VersionChainFinder:
-    """Finds the chain to `retained_ids`, the ids of retained batches by version; `snapshots` are
-    the versions that have one.
-    """
+    """Finds the chain to `retained_ids`, which are ids by version, from one of `snapshots`."""
 
     retained_ids: Mapping[int, str]
     snapshots: frozenset[Version]
@@ -83,11 +81,9 @@ class VersionChainFinder:
             later.append(link)
             try:
                 if not await self._know_one_before(link):
-                    raise damaged(
-                        f"object {self.changelogs.where(link)}",
-                        f"a lineage that reaches a snapshot, with the id of version {version - 1}",
-                        "one that ends before it",
-                    )
+                    where = f"object {self.changelogs.where(link)}"
+                    expected = f"a lineage with the id of version {version - 1}, up to a snapshot"
+                    raise damaged(where, expected, "one that ends before it")
             except (*UNREADABLE, UnreadableCodecError) as error:
                 return VersionChain(version - 1, None, tuple(reversed(later)), error)
             version -= 1
