@@ -39,11 +39,11 @@ class TimerValues:
     currentWatermarkInMs: int = -1
 
     def getCurrentProcessingTimeInMs(self) -> int:
-        """Processing time."""
+
         return self.currentProcessingTimeInMs
 
     def getCurrentWatermarkInMs(self) -> int:
-        """Event-time watermark."""
+
         return self.currentWatermarkInMs
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tidelog.runtime.channels.buffers import BufferLimit
-from tidelog.runtime.channels.channel import BufferPool, Channel
+from tidelog.runtime.channels.channel import BufferPool, Channel, ChannelAddress
 from tidelog.runtime.channels.gate import Gate
 from tidelog.runtime.channels.output import ChannelOutput, OutputEdge
 from tidelog.runtime.channels.partition import Broadcast, ByKey, Forward, Partitioner, Rebalance
@@ -138,7 +138,7 @@ class Wiring:
         if self._share.has(target):
             return self.gates[consumer.id][target].channels[number]
         assert self._exchange is not None
-        address = consumer.id, target, number
+        address = ChannelAddress(consumer.id, target, number)
         return self._exchange.sending(address, self._buffers.at_consumer, pool)
 
     def _gates(self, vertex: Vertex) -> dict[int, Gate]:
@@ -153,16 +153,17 @@ class Wiring:
                 pools.append(pool)
                 producers.append(producer)
 
-        def made(target: int, gate: Gate, number: int) -> Channel:
-            """The consumer's end of a channel."""
+        def consumer_end(target: int, gate: Gate, number: int) -> Channel:
+
             producer = producers[number]
             if self._share.has(producer):
                 return Channel(gate, number, self._buffers.at_consumer, pools[number])
             assert self._exchange is not None
-            return self._exchange.receiving(gate, (vertex.id, target, number), producer)
+            address = ChannelAddress(vertex.id, target, number)
+            return self._exchange.receiving(gate, address, producer)
 
         return {
-            target: Gate(len(pools), partial(made, target))
+            target: Gate(len(pools), partial(consumer_end, target))
             for target in range(targets)
             if self._share.has(target)
         }
