@@ -83,7 +83,6 @@ class Job:
             _check_unread_by(node, what, example)
 
     def has(self, part: Literal["source", "sink", "caller"]) -> bool:
-
         return any(getattr(node, part) for node in self.nodes)
 
     def _add(self, name: str, inputs: list[Edge], **fields: Any) -> Node:

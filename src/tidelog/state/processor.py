@@ -39,11 +39,9 @@ class TimerValues:
     currentWatermarkInMs: int = -1
 
     def getCurrentProcessingTimeInMs(self) -> int:
-
         return self.currentProcessingTimeInMs
 
     def getCurrentWatermarkInMs(self) -> int:
-
         return self.currentWatermarkInMs
 
 

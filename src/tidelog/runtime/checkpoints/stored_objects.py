@@ -131,7 +131,6 @@ class StoredObjects:
             await self._replace(lost_names, refresh)
 
     async def _missing_of_retained(self) -> Set[str]:
-
         before = self.collector.references
         names = set[str]().union(*before.values())
         sizes = await self._listed(names)

@@ -207,7 +207,6 @@ class Join(Operator):
 
     @property
     def _pairs_of_buffer(self) -> int:
-
         pair_bytes = sum(side.size.bytes for side in self._sides)
         return round(min(OUTPUT_RECORDS, max(1.0, OUTPUT_BYTES / max(1.0, pair_bytes))))
 

@@ -189,7 +189,6 @@ class Process(Operator):
             Event.TIMERS_NOT_FIRED.log(logger, operator=self._context.operator, timers=unfired)
 
     def _fire_timer(self, time: int, key: bytes, outputs: Outputs) -> Iterator[Batch]:
-
         handle = self._handle
         assert handle.timers is not None
         if self._time_mode == "event":

@@ -224,7 +224,6 @@ class SessionWindow(Operator):
         yield from outputs.rest()
 
     def _fire_keys(self, rows: list[bytes], outputs: Outputs) -> Iterator[Batch]:
-
         by_key = self._sessions.by_key
         for row in (yield from self._fire_rows(rows, outputs)):
             # In a pause records may come, and all that is due of the key fires before them.

@@ -154,7 +154,6 @@ class Wiring:
                 producers.append(producer)
 
         def consumer_end(target: int, gate: Gate, number: int) -> Channel:
-
             producer = producers[number]
             if self._share.has(producer):
                 return Channel(gate, number, self._buffers.at_consumer, pools[number])

@@ -175,7 +175,6 @@ class ListHandle:
         append_elements(self._backend, self, elements)
 
     def appendValue(self, newState: Row) -> None:
-
         append_elements(self._backend, self, self._hold([newState]))
 
     def appendList(self, newState: list[Row]) -> None:
@@ -250,7 +249,6 @@ class MapHandle:
                 yield self.user_key.decode(row[len(prefix) :]), value
 
     def keys(self) -> Iterator[Row]:
-
         return map(itemgetter(0), self.iterator())
 
     def values(self) -> Iterator[Row]:
@@ -258,7 +256,6 @@ class MapHandle:
         return map(itemgetter(1), self.iterator())
 
     def removeKey(self, key: Row) -> None:
-
         self.keyed.rows.put(self._row(key), None)
 
     def clear(self) -> None:
@@ -344,6 +341,5 @@ class AggregatingState(_Combined, Generic[In, Out]):
         return None if accumulator is None else self._result(accumulator)
 
     def add(self, element: In) -> None:
-
         before = self._value.get()
         self._value.update(self._add(self._create() if before is None else before, element))

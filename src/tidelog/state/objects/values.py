@@ -155,7 +155,6 @@ class UntypedValues(ObjectEncoding):
         return super().encode_many(values)
 
     def rows(self, *, scanned: bool = False, cached: bool = True) -> StateRows:
-
         return self._backend.rows(
             self.encode, self.decode, scanned=scanned, cached=cached, encode_many=self.encode_many
         )
