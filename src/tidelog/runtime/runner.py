@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -312,11 +313,8 @@ class JobRunner:
         self.subtasks = (
             LocalSubtasks(self.states) if self._workers is None else self._workers.of(start)
         )
-        self.incarnation = await incarnate(
-            self.states,
-            self.subtasks,
-            lambda: slots.prove_newest(Slot(generation), generation),
-        )
+        prove_newest = partial(slots.prove_newest, Slot(generation), generation)
+        self.incarnation = await incarnate(self.states, self.subtasks, prove_newest)
         # A start that is refused changes nothing of what it found. Nor is it left to the job, which
         # may fail at its first record again and again, and leave more and more slots.
         await slots.remove_left_over(take_over.left_over)

@@ -13,6 +13,7 @@ Invariants:
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -326,7 +327,8 @@ class KeyedBackend:
         for sweep in self.sweeps:
             sweep.count(self.now_ms())
         self.buffer.spill()
-        hidden = sum(map(len, self._hidden)), sum(rows.updates for rows in self._hidden)
+        hidden_rows = sum(map(len, self._hidden))
+        hidden_updates = sum(map(attrgetter("updates"), self._hidden))
         updates = self.buffer.take_updates()
         through = self._write_through or not cache
         keys, values = self._encoding(partial(self.buffer.drain, cache=cache, dirty=not through))
@@ -342,8 +344,8 @@ class KeyedBackend:
             self.seqno = batch.end
             raw_bytes += batch.raw_bytes
         self.metrics.flushes += not len(self.buffer)
-        self.metrics.changes += len(keys) - hidden[0] + sum(map(len, self._hidden))
-        self.metrics.updates += updates - hidden[1]
+        self.metrics.changes += len(keys) - hidden_rows + sum(map(len, self._hidden))
+        self.metrics.updates += updates - hidden_updates
         self.updates += updates
         # As `flush_due` counts them: many elements of a list, or of a batch, are in one row.
         self._row_bytes = raw_bytes / max(len(keys), size - len(self.buffer))
@@ -371,12 +373,8 @@ class KeyedBackend:
         """
         updates = self.updates + self.buffer.updates
         came, self._maintained = updates - self._maintained, updates
-        yield from self.write_back(
-            keep=max(
-                _MAX_DIRTY_HURRIED if hurried else MAX_DIRTY,
-                self.buffer.dirty - 2 * came - _WRITTEN_ROWS,
-            )
-        )
+        limit = _MAX_DIRTY_HURRIED if hurried else MAX_DIRTY
+        yield from self.write_back(max(limit, self.buffer.dirty - 2 * came - _WRITTEN_ROWS))
         for _ in range(MAX_EVICTION_STEPS):
             if (surplus := self._surplus_bytes) <= 0:
                 break

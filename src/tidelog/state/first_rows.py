@@ -36,16 +36,13 @@ class FirstRows:
             yield from scan
 
     def put(self, prefix: bytes, row: bytes, value: Any) -> None:
-        """Put a row of a prefix."""
         self.expect(prefix, row)
         self._rows.put(row, value)
 
     def delete(self, row: bytes) -> None:
-        """Delete a row of any prefix."""
         self._rows.delete(row)
 
     def clear(self, prefix: bytes) -> None:
-        """Delete all rows of a prefix."""
         for row, _ in list(self.scan(prefix)):
             self._rows.delete(row)
         self._remember(prefix, prefix_end(prefix), prefix)

@@ -5,6 +5,7 @@ Invariant: keys of one type and length that begin alike are neighbours, and shor
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from tidelog.errors import ConfigError
@@ -31,9 +32,7 @@ class KeyPrefix:
     @classmethod
     def of(cls, prefix: Any) -> "KeyPrefix":
         """Raises ConfigError for what nothing begins with."""
-        kind = next(
-            (prefix_type for prefix_type in _FIXED if isinstance(prefix, prefix_type)), None
-        )
+        kind = next(filter(partial(isinstance, prefix), _FIXED), None)
         if kind is None:
             raise ConfigError(
                 f"prefix {prefix!r} of a scan",

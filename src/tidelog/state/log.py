@@ -75,7 +75,6 @@ class SubtaskLog:
     """The store has lost a part of the base or the chain, until the next snapshot."""
 
     def submit(self, batch: ChangeBatch) -> None:
-        """Hand the changes of a flush to the uploader."""
         self.uploader.submit(self.chain, batch)
 
     def submit_metadata(self, block: SealedBlock) -> None:

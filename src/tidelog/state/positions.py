@@ -16,7 +16,7 @@ from tidelog.state.objects.values import ObjectEncoding
 from tidelog.state.registry import POSITIONS
 
 NO_KEY: Final = encode_key(None)
-_SCHEMAS: Final = ("partition binary", "position binary")
+
 _MIN_INT: Final = -(1 << 63)
 _MAX_INT: Final = (1 << 63) - 1
 
@@ -27,8 +27,9 @@ class Positions:
     def __init__(self, backend: KeyedBackend) -> None:
         self._backend = backend
         # Scanned at the start alone: the table needs no more of it than of other rows.
-        self._state = MapHandle(backend, POSITIONS, *_SCHEMAS, scanned=False)
-        self._values = _position_values()
+        schemas = "partition binary", "position binary"
+        self._state = MapHandle(backend, POSITIONS, *schemas, scanned=False)
+        self._values = ObjectEncoding("position")
         self.durable: dict[Any, Any] = {}
         """Positions in the last durable checkpoint, by partition."""
         self.pending: dict[Any, Any] = {}
@@ -95,11 +96,7 @@ class Positions:
             self.durable = self._captured.pop(number)
 
 
-def _position_values() -> ObjectEncoding:
-    """A new encoding each time: a notebook may define the class of a position again."""
-    return ObjectEncoding("position")
-
-
 def decoded_positions(encoded: Mapping[Any, bytes]) -> dict[Any, Any]:
     """Raises StateSchemaError where the program has not imported the class of one."""
-    return dict(zip(encoded, map(_position_values().decode, encoded.values()), strict=True))
+    values = ObjectEncoding("position")  # a new one: a notebook may define the class again
+    return dict(zip(encoded, map(values.decode, encoded.values()), strict=True))

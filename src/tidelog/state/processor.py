@@ -41,11 +41,9 @@ class TimerValues:
     currentWatermarkInMs: int = -1
 
     def getCurrentProcessingTimeInMs(self) -> int:
-        """Processing time."""
         return self.currentProcessingTimeInMs
 
     def getCurrentWatermarkInMs(self) -> int:
-        """Event-time watermark."""
         return self.currentWatermarkInMs
 
 

@@ -6,7 +6,7 @@ stored (`state.evolution`).
 """
 
 from collections.abc import Collection, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -18,8 +18,13 @@ from tidelog.state.schema.types import DeclaredType, KnownTypes, parse_type
 POSITIONS: Final = "$position"
 """The map of a program with a loop of its own from partitions to positions, both encoded."""
 
-Definition = tuple[str, str, tuple[str, ...]]
-"""Name, kind and schema of a state."""
+
+class Definition(NamedTuple):
+    """A state by its name, its kind and its schema."""
+
+    name: str
+    kind: str
+    schema: tuple[str, ...]
 
 
 class StateRegistry:

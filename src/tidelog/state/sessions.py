@@ -23,6 +23,7 @@ from tidelog.state.backend import KeyedBackend
 from tidelog.state.event_time import MAX_WATERMARK, UNKNOWN
 from tidelog.state.handles.timers import decode_time, encode_time
 from tidelog.state.objects.values import UntypedValues
+from tidelog.state.registry import Definition
 
 MAX_SESSIONS: Final = 8
 """Sessions in the row of a key: all of them are written when one has changed."""
@@ -70,10 +71,10 @@ class SessionRows:
         """`value_name` is what sessions have as their value, `option` what declares its type."""
         self._gap_ms = gap_ms
         schema = ("msgpack", f"gap {gap_ms} ms", value_name)
-        sessions = ("sessions", "sessions", schema)
+        sessions = Definition("sessions", "sessions", schema)
         self.values = UntypedValues(backend, sessions, option, elements=SESSION_VALUES)
         self.by_key, self.prefix = self.values.rows(), self.values.prefix
-        earlier = ("earlier-sessions", "earlier-sessions", schema)
+        earlier = Definition("earlier-sessions", "earlier-sessions", schema)
         values = UntypedValues(backend, earlier, option, elements=slice(0, 1))
         self._earlier, self._earlier_prefix = values.rows(scanned=True, cached=False), values.prefix
 

@@ -24,6 +24,7 @@ from tidelog.state.backend import KeyedBackend
 from tidelog.state.event_time import UNKNOWN
 from tidelog.state.handles.timers import encode_time
 from tidelog.state.objects.values import UntypedValues
+from tidelog.state.registry import Definition
 from tidelog.state.timed_rows import (
     ALL_TIMES,
     KIND,
@@ -74,7 +75,8 @@ class TimedRecords:
     ) -> None:
         """`option` is what declares the types of the records."""
         self._groups = backend.owned.encoded()
-        self._values = UntypedValues(backend, (name, KIND, ("msgpack", schema)), option)
+        definition = Definition(name, KIND, ("msgpack", schema))
+        self._values = UntypedValues(backend, definition, option)
         rows = self._values.rows(scanned=True, cached=False)
         self._rows, self._marks = TimedRows(rows, self._values.prefix, backend.table), None
         self._batches = TimedBatches.of(backend, name, schema, self._values) if batched else None
@@ -282,7 +284,6 @@ class TimedRecords:
         return with_rows
 
     def _earliest(self) -> int | None:
-        """The earliest bucket in memory."""
         while self._bucket_heap and self._bucket_heap[0] not in self._buckets:
             heappop(self._bucket_heap)
         return self._bucket_heap[0] if self._bucket_heap else None
@@ -375,10 +376,9 @@ class TimedRecords:
         """Remove records of a bucket with their rows; returns those that are not marked."""
         entries = memory.take(STEP)
         self._count -= len(entries)
-        deleted: list[Entry] = []
         # Where no flush has seen any and none is left, no row is to be deleted.
-        if memory.rows_from is not None or memory.records:
-            deleted = self._delete(memory, entries)
+        may_have_rows = memory.rows_from is not None or memory.records
+        deleted = self._delete(memory, entries) if may_have_rows else []
         if not memory.marked or self._marks is None:
             return entries
         self._marks.delete(with_numbers(deleted, memory.marked))

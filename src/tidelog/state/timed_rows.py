@@ -265,7 +265,6 @@ class TimedBatches(TimedRows):
             yield from _entries(group, row[ROW_PREFIX_BYTES:], batch)
 
     def delete_group(self, bucket: int, group: bytes) -> None:
-        """Delete the batches of a key group in a bucket."""
         self._rows.delete_many([row for row, _ in self.range_of_group(bucket, group)])
 
 

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import NamedTuple, Protocol
 
 from tidelog.errors import UserFunctionError
 from tidelog.ids import CheckpointId
@@ -73,7 +73,13 @@ InFlightData = Batch | Watermark
 Recorded = Callable[[list[InFlightData]], None]
 """A callback that takes the in-flight data of a channel."""
 
-_NONE: Final[list[int]] = []
+
+class ChannelAddress(NamedTuple):
+    """A channel by its consumer's vertex and subtask, and its number there."""
+
+    vertex: str
+    subtask: int
+    number: int
 
 
 class Consumer(Protocol):
@@ -116,8 +122,6 @@ class Channel:
     @property
     def waiting(self) -> list[int]:
         """Bytes in memory of each buffer of records that waits."""
-        if not self._input and not self._backlog:
-            return _NONE
         messages = itertools.chain(self._input, self._backlog)
         return [message.size_bytes for message in messages if isinstance(message, Batch)]
 

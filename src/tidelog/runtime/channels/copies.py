@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from enum import Enum
-from itertools import chain
+from itertools import chain, filterfalse
 from types import FunctionType
 from typing import Any, Final
 
@@ -45,7 +45,7 @@ def unchanging(values: Iterable[Any]) -> bool:
     """Whether nobody can change the values: scalars, members of enums, and tuples, rows, frozen
     sets, dataclasses and structs of these.
     """
-    kinds = {kind for kind in set(map(type, values)) - _UNCHANGING if not _is_fixed(kind)}
+    kinds = set(filterfalse(_is_fixed, set(map(type, values)) - _UNCHANGING))
     if not kinds:
         return True
     if not all(map(_is_frozen, kinds)):

@@ -7,6 +7,7 @@ records of a buffer belong to one task (`copies`).
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from itertools import compress
+from operator import add, not_
 from typing import Any, Literal
 
 from tidelog.checkpoint.coordinator import SavepointRequest
@@ -53,6 +54,15 @@ class KeyedBatch(Batch):
     side: int = 0
     """Which of the two streams of a join the records are of."""
 
+    @property
+    def group_keys(self) -> list[bytes]:
+        """Of each record the key group with the encoded key."""
+        return list(map(add, self.groups, self.keys))
+
+    def row_keys(self, state: bytes) -> list[bytes]:
+        """The key of the row that each record's key has in a state of this id."""
+        return [group + state + key for group, key in zip(self.groups, self.keys, strict=True)]
+
     def part(self, start: int, end: int) -> "KeyedBatch":
         return KeyedBatch(
             self.records[start:end],
@@ -80,7 +90,7 @@ class KeyedBatch(Batch):
         )
         if tag is None:
             return on_time_batch, None
-        late = [not is_on_time for is_on_time in on_time]
+        late = list(map(not_, on_time))
         records, times = compress(self.records, late), compress(self.times, late)
         return on_time_batch, SideBatch(list(records), list(times), tag)
 

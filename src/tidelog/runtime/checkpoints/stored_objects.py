@@ -56,9 +56,8 @@ class StoredObjects:
         if not self._lost_names:
             return self._lost_names
         needed = set[str]().union(*self.collector.references.values())
-        return self._lost_names & (
-            needed | set(map(object_names.checkpoint, self.collector.retained))
-        )
+        needed.update(map(object_names.checkpoint, self.collector.retained))
+        return self._lost_names & needed
 
     async def run(self, refresh: Callable[[], None]) -> None:
         """Look at each interval and when it is asked for, until cancelled; `refresh` lets a
@@ -120,7 +119,9 @@ class StoredObjects:
         self._lost_names = lost_names
         if unknown:
             self.lost += len(unknown)
-            slots = [slot for slot, names in self._named().items() if names & lost_names]
+            slots = [
+                slot for slot, names in self.collector.references.items() if names & lost_names
+            ]
             Event.OBJECTS_MISSING.log(
                 logger,
                 objects=len(unknown),
@@ -131,20 +132,16 @@ class StoredObjects:
             await self._replace(lost_names, refresh)
 
     async def _missing_of_retained(self) -> Set[str]:
-        """The lost objects of all checkpoints that are stored."""
-        before = self._named()
+        before = self.collector.references
         names = set[str]().union(*before.values())
         sizes = await self._listed(names)
         # Another process may have dropped a savepoint, and then its objects, without a word.
         stored_slots = frozenset(await self.start.slots.slots())
-        slots = before.keys() & self._named().keys()
+        slots = before.keys() & self.collector.references.keys()
         needed = set[str]().union(*(before[slot] for slot in slots & stored_slots))
         if slots and max(slots) > max(stored_slots, default=Slot(-1)):  # not dropped: lost as well
             needed.add(object_names.checkpoint(max(slots)))
         return await self._absent(needed, sizes)
-
-    def _named(self) -> Mapping[Slot, frozenset[str]]:
-        return self.collector.references
 
     async def _listed(self, names: Iterable[str]) -> dict[str, int]:
         """Bytes of the stored objects of those kinds that occur among the names."""
@@ -179,7 +176,7 @@ class StoredObjects:
         self.uploaded_again += done
         newest = max(self.collector.retained, default=None)
         if newest is not None and self._lost_names & (
-            self._named()[newest] | {object_names.checkpoint(newest)}
+            self.collector.references[newest] | {object_names.checkpoint(newest)}
         ):
             refresh()
         if done:

@@ -28,7 +28,6 @@ Types = Callable[[], "RecordTypes"]
 
 
 def types_of(record_types: tuple[type, ...]) -> Types:
-
     @cache
     def types() -> "RecordTypes":
         from tidelog.state.objects.classes import RecordTypes  # noqa: PLC0415

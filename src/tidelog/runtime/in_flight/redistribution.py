@@ -11,15 +11,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tidelog.errors import RestoreError
-from tidelog.runtime.channels.channel import InFlightData
+from tidelog.runtime.channels.channel import ChannelAddress, InFlightData
 from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.in_flight.capture import ChannelData
 from tidelog.runtime.node import Node
 from tidelog.runtime.subtasks.vertices import Vertex
 from tidelog.runtime.subtasks.wiring import Wiring
 
-Recovered = Mapping[tuple[str, int, int], Sequence[InFlightData]]
-"""Data by consumer vertex, its subtask, and the channel of its gate."""
+Recovered = Mapping[ChannelAddress, Sequence[InFlightData]]
 
 
 def redistribute(
@@ -34,21 +33,21 @@ def redistribute(
     job has no such edge any more.
     """
     by_id = {vertex.id: vertex for vertex in vertices}
-    recovered: dict[tuple[str, int, int], list[InFlightData]] = defaultdict(list)
+    recovered: dict[ChannelAddress, list[InFlightData]] = defaultdict(list)
     # Pieces of one long part keep their order: the sort is stable.
     for part in sorted(parts, key=lambda part: part.channel):
         consumer = by_id.get(part.channel.consumer)
         if consumer is None or part.channel.input >= len(consumer.inputs):
             raise no_such_edge(part.channel.consumer, part.channel.input)
-        for target, number, message in _routed(part, consumer, wiring, subtasks):
-            recovered[consumer.id, target, number].append(message)
+        for address, message in _routed(part, consumer, wiring, subtasks):
+            recovered[address].append(message)
     return recovered
 
 
 def _routed(
     part: ChannelData, consumer: Vertex, wiring: Wiring, subtasks: Mapping[str, int]
-) -> Iterator[tuple[int, int, InFlightData]]:
-    """Target subtask, channel there, and message."""
+) -> Iterator[tuple[ChannelAddress, InFlightData]]:
+    """Each message of a channel, with the channel that it goes to."""
     channel = part.channel
     producer, edge = consumer.inputs[channel.input]
     sender = channel.producer_subtask % producer.parallelism
@@ -58,18 +57,19 @@ def _routed(
     # handled has it before what came later, of whichever producer a key has now.
     before = sum(upstream.parallelism for upstream in consumer.upstreams[: channel.input])
     number = before + (sender if same else 0)
+    same_target = ChannelAddress(consumer.id, channel.consumer_subtask, number)
     # An even spread starts where each channel was, so that many channels stay evenly spread.
     start = channel.consumer_subtask if edge.routing == "rebalance" else sender
     partitioner = wiring.partitioner(edge, start, consumer)
     for message in part.data:
         if not isinstance(message, Batch):
             if same:
-                yield channel.consumer_subtask, number, message
+                yield same_target, message
         elif known_target and edge.routing in ("forward", "rebalance"):
-            yield channel.consumer_subtask, number, message
+            yield same_target, message
         else:
             for target, batch in partitioner.route(message):
-                yield target, number, batch
+                yield ChannelAddress(consumer.id, target, number), batch
 
 
 def _senders(node: Node, subtasks: Mapping[str, int]) -> int | None:

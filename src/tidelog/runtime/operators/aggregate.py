@@ -22,9 +22,8 @@ from tidelog.state.registry import Definition
 
 _GROUPED_AT_ONCE: Final = 65_536
 _SORTED_AT_ONCE: Final = 8192
-_TRIED: Final = 2
-"""The part of a buffer of final values that is taken before its bytes are looked at."""
-
+_FIRST_SHARE: Final = 2
+"""One of so many final values of a buffer is taken before the bytes of any are measured."""
 
 _Runs = dict[bytes, list[list[BufferedRow]]]
 """Rows by their key group, in lists each of which is sorted by key."""
@@ -36,7 +35,7 @@ class Aggregate(Operator):
     Works on buffers: one look-up for all keys of a buffer, one write back.
     """
 
-    state: Final[Definition] = ("aggregate", "aggregate", ("msgpack",))
+    state: Final = Definition("aggregate", "aggregate", ("msgpack",))
     value_option = "aggregate(..., value_type=...)"
     """What declares the types of the values."""
 
@@ -56,9 +55,8 @@ class Aggregate(Operator):
         self._backend = backend
         self._values = UntypedValues(backend, self.state, self.value_option)
         self._rows, self._state = self._values.rows(), self._values.prefix
-        groups = [group.to_bytes(2, "big") for group in range(backend.key_groups)]
-        self._prefixes = {group: group + self._state for group in groups}
-        """What the row keys of each key group begin with."""
+        self._prefixes = {group: group + self._state for group in backend.owned.encoded()}
+        """The beginning of the row keys of each key group."""
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed = cast(KeyedBatch, batch)
@@ -91,7 +89,7 @@ class Aggregate(Operator):
             yield Batch(list(zip(_keys_of(rows), [value for _, value in chunk], strict=True)))
             yield PAUSE
             # Keys are spread at random, so sizes do not change at once.
-            first = len(chunk) // _TRIED
+            first = len(chunk) // _FIRST_SHARE
         done.clear()
 
     def _sorted_runs(self) -> Generator[Batch, None, _Runs]:
@@ -135,7 +133,7 @@ class _Emitted:
         self._rows = backend.rows(bytes, bytes, hidden=True)
 
     def after(self, prefix: bytes) -> bytes:
-        """Where to go on in a key group."""
+        """The first row key of a key group that was not emitted."""
         last = self._rows.get(prefix[:2] + self._state)
         return prefix if last is None else last + b"\x00"
 

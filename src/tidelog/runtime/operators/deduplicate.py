@@ -47,19 +47,16 @@ class Deduplicate(Operator):
         ]
         self._admit(ids)
         codec = entries.keyed.codec
-        rows_before = {
-            row
-            for row, entry in zip(rows, entries.keyed.rows.get_many(rows), strict=True)
-            if entry is not None and codec.read(entry) is not None
-        }
+        new: dict[bytes, Any] = {}
         first: list[bool] = []
-        for row in rows:
-            first.append(row not in rows_before)
-            rows_before.add(row)
-        new = list(compress(rows, first))
+        for row, entry in zip(rows, entries.keyed.rows.get_many(rows), strict=True):
+            is_new = row not in new and (entry is None or codec.read(entry) is None)
+            first.append(is_new)
+            if is_new:
+                new[row] = codec.hold((True,))
         if not new:
             return ()
-        entries.keyed.rows.put_many({row: codec.hold((True,)) for row in new})
+        entries.keyed.rows.put_many(new)
         times = None if keyed.times is None else list(compress(keyed.times, first))
         return (Batch(list(compress(keyed.records, first)), times),)
 

@@ -7,7 +7,6 @@ key, so each key keeps one for good.
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, repeat, takewhile
-from operator import add
 from typing import Any, Final, cast
 
 from tidelog.runtime.channels.copies import copies_of
@@ -20,7 +19,9 @@ from tidelog.runtime.operators.turn import PAUSE, REST
 from tidelog.state.event_time import UNKNOWN
 from tidelog.state.handles.timers import KEY, TIME, Timers, decode_time
 from tidelog.state.objects.values import UntypedValues
+from tidelog.state.registry import Definition
 from tidelog.state.timed_records import STEP, KeyRecords, TimedRecords
+from tidelog.state.timed_rows import Entry
 from tidelog.state.timeline import EVENT_TIME, newest
 
 TIMES: Final = ("event", "processing")
@@ -63,8 +64,8 @@ class EnrichAtTime(Operator):
         on_time, late = self._on_time(keyed, times, event_time, has_passed, self._late)
         if on_time.records:
             times = buckets = cast("list[int]", on_time.times)
-            group_keys = _group_keys(on_time)
-            self._waiting.add(list(zip(group_keys, buckets, times, on_time.records, strict=True)))
+            new = zip(on_time.group_keys, buckets, times, on_time.records, strict=True)
+            self._waiting.add(list(new))
         return () if late is None else (late,)
 
     def watermark(self, time: int) -> Iterable[Batch]:
@@ -88,7 +89,7 @@ class EnrichAtTime(Operator):
 
     def _keep_versions(self, batch: KeyedBatch, times: list[int]) -> None:
         """Keep rows, and a timer for each that is not the first of its key: older ones go then."""
-        group_keys = _group_keys(batch)
+        group_keys = batch.group_keys
         first_times: dict[bytes, int] = {}
         timers: list[tuple[int, bytes]] = []
         for group_key, time in zip(group_keys, times, strict=True):
@@ -108,8 +109,7 @@ class EnrichAtTime(Operator):
     def _emit(self, watermark: int) -> Iterator[Batch]:
         outputs = Outputs(self._turn, timed=True)
         for entries in self._waiting.expire(watermark):
-            keys_and_times = [(group_key, time) for _, group_key, (time, _, _) in entries]
-            rows = copies_of(self._rows_at(keys_and_times))
+            rows = copies_of(self._rows_at(entries))
             start = 0
             while start < len(entries):
                 started, end = self._turn.now(), start + self._portion.size
@@ -128,12 +128,13 @@ class EnrichAtTime(Operator):
             yield PAUSE
         self._emitted_to = max(self._emitted_to, watermark)
 
-    def _rows_at(self, keys_and_times: list[tuple[bytes, int]]) -> list[Any]:
-        """The row of each group key at its time; many versions of a key are read once for all."""
+    def _rows_at(self, entries: list[Entry]) -> list[Any]:
+        """The row for each entry at its time; many versions of a key are read once for all."""
         indexes_of_key: dict[bytes, list[int]] = {}
-        for index, (group_key, _) in enumerate(keys_and_times):
+        times: list[int] = []
+        for index, (_, group_key, (time, _, _)) in enumerate(entries):
             indexes_of_key.setdefault(group_key, []).append(index)
-        times = [time for _, time in keys_and_times]
+            times.append(time)
         rows: list[Any] = [None] * len(times)
         for group_key, indexes in indexes_of_key.items():
             versions = self._versions_of(group_key)
@@ -177,15 +178,14 @@ class EnrichNow(Operator):
         self._distinct = Distinct()
 
     def open(self, context: OperatorContext) -> None:
-        table = ("table", "aggregate", ("msgpack",))
+        table = Definition("table", "aggregate", ("msgpack",))
         self._values = UntypedValues(context.backend, table, RECORD_OPTION)
         self._rows = self._values.rows()
         self._turn = context.turn
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed = cast(KeyedBatch, batch)
-        state = self._values.prefix
-        rows = [g + state + key for g, key in zip(keyed.groups, keyed.keys, strict=True)]
+        rows = keyed.row_keys(self._values.prefix)
         if keyed.side == RIGHT:
             self._values.check_first(keyed.records)
             self._rows.put_many(dict(zip(rows, keyed.records, strict=True)))
@@ -195,7 +195,3 @@ class EnrichNow(Operator):
         joined = [self._join(record, row) for record, row in pairs]
         self._distinct.check(joined, [*keyed.records, *newest])
         return (Batch(joined, keyed.times),)
-
-
-def _group_keys(batch: KeyedBatch) -> list[bytes]:
-    return list(map(add, batch.groups, batch.keys))

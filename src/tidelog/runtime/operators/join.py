@@ -9,7 +9,6 @@ record is ever written again.
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from operator import add
 from typing import Any, Final, Literal, cast
 
 from tidelog.runtime.channels.copies import copies_of
@@ -38,7 +37,7 @@ _BUCKETS_AT_ONCE: Final = 64
 """So many ended buckets are looked into for each key; more of them are all emptied first."""
 _NONE_ENDED: Final = -(1 << 64)
 _BUCKET: Final = 1
-"""Where a new record has its bucket."""
+"""Index of the bucket in a new record."""
 
 
 class _MarkedRecords(TimedRecords):
@@ -143,7 +142,7 @@ class Join(Operator):
         pairs = _Pairs(self._turn, self._pairs_of_buffer)
         last_ended = self._span.last_ended(self._backend.event_time.watermark)
         if self._emits_alone and last_ended > self._expired_to:
-            group_keys = dict.fromkeys(_group_keys(batch))
+            group_keys = dict.fromkeys(batch.group_keys)
             yield from self._expire_keys(pairs, last_ended, group_keys)
         size = max(1, _AT_ONCE // self._span.buckets_of_record)
         for start in range(0, len(batch.records), size):
@@ -204,7 +203,6 @@ class Join(Operator):
 
     @property
     def _pairs_of_buffer(self) -> int:
-        """How many pairs fill a buffer."""
         pair_bytes = sum(side.size.bytes for side in self._sides)
         return round(min(OUTPUT_RECORDS, max(1.0, OUTPUT_BYTES / max(1.0, pair_bytes))))
 
@@ -212,14 +210,15 @@ class Join(Operator):
         """The records with their times, each once for each of its buckets."""
         side, buckets_of, event_time = batch.side, self._span.buckets, self._backend.event_time
         watermark_of, ahead, watermark = event_time.of, event_time.ahead, event_time.watermark
-        group_keys, times = _group_keys(batch), cast("list[int]", batch.times)
-        return [
-            (group_key, bucket, time, record)
-            for group_key, time, record in zip(group_keys, times, batch.records, strict=True)
-            for bucket in buckets_of(
-                side, time, watermark_of(group_key[:2]) if ahead else watermark
-            )
-        ]
+        group_keys, times = batch.group_keys, cast("list[int]", batch.times)
+        new_records: list[NewRecord] = []
+        add = new_records.append
+        for group_key, time, record in zip(group_keys, times, batch.records, strict=True):
+            if ahead:
+                watermark = watermark_of(group_key[:2])
+            for bucket in buckets_of(side, time, watermark):
+                add((group_key, bucket, time, record))
+        return new_records
 
     def _pair(
         self,
@@ -265,10 +264,6 @@ class Join(Operator):
                     yield pairs.cut()
                 yield PAUSE
         self._expired_to = max(self._expired_to, last_ended)
-
-
-def _group_keys(batch: KeyedBatch) -> list[bytes]:
-    return list(map(add, batch.groups, batch.keys))
 
 
 def _between(

@@ -14,10 +14,10 @@ from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.operators.portion import Portion
 from tidelog.runtime.operators.turn import OUTPUT_BYTES, OUTPUT_RECORDS, PAUSE, Turn
 
-_FIRST: Final = 16
-"""The first buffers, all of which are checked."""
-_THEN: Final = 8
-"""After the first buffers, one of so many is checked."""
+_CHECK_ALL: Final = 16
+"""So many buffers of a function are checked at first."""
+_CHECK_EVERY: Final = 8
+"""Of later buffers one of so many is checked."""
 
 
 class Distinct:
@@ -36,7 +36,7 @@ class Distinct:
         Objects that the function got twice among its inputs are not its doing.
         """
         self._buffers += 1
-        if (self._buffers > _FIRST and self._buffers % _THEN) or not outputs:
+        if (self._buffers > _CHECK_ALL and self._buffers % _CHECK_EVERY) or not outputs:
             return
         same_input = bool(inputs) and inputs[0] is self._last_input
         again = outputs[0] is self._last_output and not same_input

@@ -103,7 +103,7 @@ class _Costs:
 
     @property
     def of_single_records(self) -> bool:
-        """Whether all late calls had one record."""
+        """Whether the latest calls had one record each."""
         return self._counts < (1 + _SPREAD) * self._weight
 
     def fitting(self, seconds: float) -> float:

@@ -189,25 +189,21 @@ class Process(Operator):
             Event.TIMERS_NOT_FIRED.log(logger, operator=self._context.operator, timers=unfired)
 
     def _fire_timer(self, time: int, key: bytes, outputs: Outputs) -> Iterator[Batch]:
-        """Fire a timer of the current key."""
         handle = self._handle
         assert handle.timers is not None
         if self._time_mode == "event":
             at_once = time <= self._limit and not (self._lags and self._limit < MAX_WATERMARK)
             handle.fires_at, handle.fired = self._limit if at_once else time, time
         with self._handler("handleExpiredTimer"):
-            yield from outputs.take(self._expire(time, key))
+            expire, user_key = self._processor.handleExpiredTimer, _as_tuple(decode_key(key))
+            rows = expire(user_key, self._times(), ExpiredTimerInfo(time))
+            yield from outputs.take(rows or ())
         handle.fires_at = handle.fired = None
         handle.timers.delete(time)
 
     def _handler(self, name: str) -> named_call:
         """A call of a handler for the current key."""
         return named_call(f"{self._name}.{name}", lambda: f"key {decode_key(self._backend.key)!r}")
-
-    def _expire(self, time: int, key: bytes) -> Iterable[Any]:
-        user_key = _as_tuple(decode_key(key))
-        call = self._processor.handleExpiredTimer
-        return call(user_key, self._times(), ExpiredTimerInfo(time)) or ()
 
     def _times(self) -> TimerValues:
         watermark = self._handle.watermark

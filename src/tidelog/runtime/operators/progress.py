@@ -20,9 +20,9 @@ _REPORTS_EVERY_S: Final = 60.0
 MARKERS_EVERY_S: Final = 0.05
 """How often a subtask of a source sends a marker behind its records."""
 PERIOD_S: Final = 60.0
-"""Latencies that are older are forgotten ..."""
+"""Older latencies are forgotten."""
 _SAMPLES: Final = 2048
-"""... and of one subtask there are never more."""
+"""Latencies of one subtask that are remembered."""
 
 logger = logging.getLogger(__name__)
 

@@ -19,6 +19,7 @@ from tidelog.state.handles.keyed import append
 from tidelog.state.handles.timers import encode_time
 from tidelog.state.key_groups import decode_key
 from tidelog.state.objects.values import UntypedValues
+from tidelog.state.registry import Definition
 from tidelog.state.sessions import StoredSession
 
 
@@ -38,7 +39,7 @@ class RecordsSessions(SessionWindow):
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         schema = ("msgpack", f"gap {self._gap_ms} ms")
-        state = ("session-records", "window-records", schema)
+        state = Definition("session-records", "window-records", schema)
         self._values = UntypedValues(
             context.backend, state, self.value_option, elements=slice(None)
         )

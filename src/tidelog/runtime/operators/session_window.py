@@ -80,8 +80,7 @@ class SessionWindow(Operator):
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed = cast(KeyedBatch, batch)
         times = event_times(keyed)
-        state = self._sessions.prefix
-        rows = [group + state + key for group, key in zip(keyed.groups, keyed.keys, strict=True)]
+        rows = keyed.row_keys(self._sessions.prefix)
         cells_of = dict(zip(rows, self._sessions.by_key.get_many(rows), strict=True))
         fired = self._fire_first(cells_of)
         # A session with a record that is later has not fired, whichever its key group.
@@ -225,7 +224,6 @@ class SessionWindow(Operator):
         yield from outputs.rest()
 
     def _fire_keys(self, rows: list[bytes], outputs: Outputs) -> Iterator[Batch]:
-        """Fire what is due of the sessions of these keys."""
         by_key = self._sessions.by_key
         for row in (yield from self._fire_rows(rows, outputs)):
             # In a pause records may come, and all that is due of the key fires before them.

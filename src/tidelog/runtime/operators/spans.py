@@ -139,7 +139,6 @@ class _Buckets:
         return (bucket + 1) * self._length - 1
 
     def last_ended(self, watermark: int) -> int:
-        """The last bucket that has ended."""
         return (watermark + 1) // self._length - 1
 
     def between(self, before: int, last: int) -> range:

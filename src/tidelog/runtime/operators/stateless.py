@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
+from itertools import compress
 from types import MappingProxyType
 from typing import Any
 
@@ -27,11 +28,11 @@ class FilterRecords(Operator):
         self._predicate = predicate
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        predicate = self._predicate
-        if batch.times is None:
-            return (Batch([record for record in batch.records if predicate(record)]),)
-        timed = [(r, t) for r, t in zip(batch.records, batch.times, strict=True) if predicate(r)]
-        return (Batch([r for r, _ in timed], [t for _, t in timed]),)
+        predicate, records, times = self._predicate, batch.records, batch.times
+        if times is None:
+            return (Batch([record for record in records if predicate(record)]),)
+        matches = map_all(predicate, records)
+        return (Batch(list(compress(records, matches)), list(compress(times, matches))),)
 
 
 class FlatMap(Operator):
@@ -67,8 +68,6 @@ class MapBatches(Operator):
 OnRule = Callable[[Any, MutableMapping[Any, Any]], None]
 OnRecord = Callable[[Any, Mapping[Any, Any]], Iterable[Any]]
 
-STATE = "rules"
-
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -92,7 +91,7 @@ class WithBroadcast(Operator):
         self._on_record = on_record
 
     def open(self, context: OperatorContext) -> None:
-        self._rules = context.operator_states.broadcast(context.operator, STATE)
+        self._rules = context.operator_states.broadcast(context.operator, "rules")
         self._view = MappingProxyType(self._rules)
         self._turn = context.turn
         self._distinct = Distinct()

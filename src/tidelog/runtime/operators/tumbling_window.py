@@ -9,7 +9,6 @@ of a key fire in the order of time; nothing is looked up for starts of which no 
 from collections.abc import Callable, Iterator, Mapping
 from heapq import heappop, heappush
 from itertools import chain, islice, repeat
-from operator import add
 from typing import Any, Final, cast
 
 from tidelog.changelog.row_memory import RowSize
@@ -55,7 +54,7 @@ class TumblingWindow(AggregateWindow):
         values = map_all(self._value_of, batch.records)
         self._values.check_first(values)
         starts = [time - time % size for time in cast("list[int]", batch.times)]
-        keys = list(map(add, batch.groups, batch.keys))
+        keys = batch.group_keys
         touched = list(map(open_windows.of, set(starts)))
         count_before = sum(map(len, touched))
         may_have_rows: list[tuple[int, bytes, Any]] = []

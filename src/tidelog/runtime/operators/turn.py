@@ -21,9 +21,9 @@ TURN_S: Final = 0.01
 SHORTER: Final = 8
 """A turn is so many times shorter while a checkpoint is under way."""
 OUTPUT_RECORDS: Final = 2048
-"""Records per buffer where an operator cuts its own output ..."""
+"""Records of a buffer after which an operator cuts its own output."""
 OUTPUT_BYTES: Final = 1 << 20
-"""... and bytes from which on it does."""
+"""Bytes of a buffer after which an operator cuts its own output."""
 
 PAUSE: Final = Batch([])
 """Yielded where the state is consistent with the outputs so far: a barrier may pass."""

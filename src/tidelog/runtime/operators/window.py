@@ -42,9 +42,9 @@ from tidelog.state.objects.values import UntypedValues
 from tidelog.state.registry import Definition
 
 _START = slice(-8, None)
-"""Where the row of a slice has its start, encoded."""
+"""The encoded start in the row of a slice."""
 _SLICED_KEY = slice(ROW_PREFIX_BYTES, -8)
-"""Where it has the encoded key."""
+"""The encoded key in the row of a slice."""
 _FIRED: Final = "fired-windows"
 """The timers at the ends of windows that have fired and are still there."""
 
@@ -73,7 +73,7 @@ class _Window(Operator):
     def state(cls, span: WindowSpan) -> Definition:
         # Stored rows know their slices' starts alone: another span would misread them.
         text = f"size {span.size_ms} ms, slide {span.slide_ms} ms"
-        return "windows", cls.kind, ("msgpack", text)
+        return Definition("windows", cls.kind, ("msgpack", text))
 
     def open(self, context: OperatorContext) -> None:
         self._backend = context.backend
@@ -382,7 +382,7 @@ class RecordsWindow(_Window):
         ]
 
     def _emit(self, key: Any, start: int, values: list[Any], outputs: Outputs) -> Iterator[Batch]:
-        records = [record for part in values for record in part]
+        records = list(chain.from_iterable(values))
         outputs.records.append(self._function(key, start, records))
         return iter(())
 

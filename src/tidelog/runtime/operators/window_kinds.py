@@ -157,13 +157,13 @@ class Count(Windows):
 
 
 _VALUE, _COUNT = 0, 1
-"""Where the row of a count window has its parts."""
+"""Indexes of the parts of the row of a count window."""
 
 
 class _CountWindow(Operator):
     """A key has one row: the value and the number of its records since the last window."""
 
-    state: Definition = ("count-windows", "count-window", ("msgpack",))
+    state = Definition("count-windows", "count-window", ("msgpack",))
     value_option = "aggregate(..., value_type=...)"
 
     def __init__(self, size: int, value_of: Callable[[Any], Any], combine: Combine) -> None:
@@ -179,10 +179,10 @@ class _CountWindow(Operator):
         self._combined = self._values.combining(self._combine)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        keyed, state = cast(KeyedBatch, batch), self._values.prefix
+        keyed = cast(KeyedBatch, batch)
         values = map_all(self._value_of, keyed.records)
         self._values.check_first(values)
-        rows = [group + state + key for group, key in zip(keyed.groups, keyed.keys, strict=True)]
+        rows = keyed.row_keys(self._values.prefix)
         windows = dict(zip(rows, self._rows.get_many(rows), strict=True))
         full: list[tuple[Any, Any]] = []
         for row, key, value in zip(rows, keyed.keys, values, strict=True):

@@ -19,9 +19,9 @@ from tidelog.events import Event
 logger = logging.getLogger(__name__)
 
 HELD_S: Final = 5.0
-"""A turn of the loop takes milliseconds: one that takes so long is reported ..."""
+"""A turn of the loop takes milliseconds: one that takes so long is reported."""
 _AGAIN_S: Final = 60.0
-"""... and then once in so long."""
+"""A turn that does not end is reported again after so long."""
 _LOOK_S: Final = 1.0
 
 _OURS: Final = "tidelog."

@@ -55,15 +55,8 @@ class WindowedStream(Reductions[S]):
         check_plain(function, self._default_name or "records")
         types = declared(record_type, "records(..., record_type=...)", migrate, keys=False)
         operator, state = self._windows.records(function, self._firing)
-        meaning = {REDUCTION: "records"}
-        return self._add(
-            self._default_name,
-            operator,
-            keyed=True,
-            value_types=types,
-            state=state,
-            meaning=meaning,
-        )
+        fields = {"value_types": types, "state": state, "meaning": {REDUCTION: "records"}}
+        return self._add(self._default_name, operator, keyed=True, **fields)
 
     def _combining(
         self, value_of: Callable[[Any], Any], combine: Callable[[Any, Any], Any], *, updates: bool

@@ -20,7 +20,6 @@ from tidelog.runtime.in_flight.carrier import (
     read_in_flight,
     types_of,
 )
-from tidelog.runtime.node import Node
 from tidelog.runtime.operators.chain import OperatorChain
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.operators.progress import Standstills
@@ -59,14 +58,8 @@ class TaskBuilder:
         self._retained = None if history.damaged else transactions_of(history.checkpoints)
         self._settled = _settled(history.checkpoints, start.plan)
         buffers = _buffers(start.config, vertices)
-        self._wiring = Wiring(
-            vertices,
-            start.config.key_groups,
-            buffers,
-            start.registries,
-            start.share,
-            start.exchange,
-        )
+        groups, share, exchange = start.config.key_groups, start.share, start.exchange
+        self._wiring = Wiring(vertices, groups, buffers, start.registries, share, exchange)
 
     async def build(self) -> list[Task]:
         """All tasks in the order of the job, ready to run."""
@@ -111,8 +104,11 @@ class TaskBuilder:
     def _parts(self, subtask: SubtaskId, vertex: Vertex, output: ChannelOutput) -> TaskParts:
         start, plan, effects = self._start, self._start.plan, self._start.effects
         state, built = plan.loaded_by(subtask), self._states.build(subtask, vertex)
-        nodes = [] if subtask in plan.finished else vertex.nodes
-        operators = [_made(node) for node in nodes if node.operator]
+        operators: list[tuple[str, Operator]] = []
+        for node in () if subtask in plan.finished else vertex.nodes:
+            if node.operator is not None:
+                with user_code(node.id):  # of which it may be a constructor
+                    operators.append((node.id, node.operator()))
         chain = OperatorChain(operators, output.work, output.limit)
         operator_states = OperatorStates(state.operator_state if state else ())
         self._states.opened(subtask, chain.close)
@@ -228,10 +224,3 @@ def _buffers(config: JobConfig, vertices: list[Vertex]) -> Buffers:
     buffers = Buffers(config.channel_buffers, config.unaligned.overdraft)
     size = config.memory_parts.buffer_bytes(config.buffer_bytes, buffers.count(vertices))
     return msgspec.structs.replace(buffers, limit=BufferLimit(size, config.buffer_records))
-
-
-def _made(node: Node) -> tuple[str, Operator]:
-    """A node's operator by its id; making it can run a user's constructor."""
-    assert node.operator is not None
-    with user_code(node.id):
-        return node.id, node.operator()

@@ -69,10 +69,8 @@ class Resources:
 
     def factory(self, kind: TableKind) -> TableFactory:
         if kind not in self.factories:
-            rocksdb = kind == "rocksdb"
-            self.factories[kind] = (
-                RocksTableFactory(self.rocksdb) if rocksdb else MemoryTableFactory()
-            )
+            of_rocksdb = RocksTableFactory(self.rocksdb) if kind == "rocksdb" else None
+            self.factories[kind] = of_rocksdb or MemoryTableFactory()
         return self.factories[kind]
 
     def rank(self) -> int:

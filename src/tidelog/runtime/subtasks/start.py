@@ -85,18 +85,12 @@ class JobStart:
     def resources(self) -> Resources:
         if self.shared is not None:
             return self.shared
-        vertices = self.plan.vertices
-        subtasks = sum(vertex.parallelism for vertex in vertices)
-        tables = sum(
-            len(self.share.of(vertex.subtasks)) for vertex in vertices if vertex.head.keyed
-        )
-        return Resources.of(
-            self.config,
-            self.effects.clock,
-            subtasks=subtasks,
-            tables=tables,
-            share=self.share,
-        )
+        subtasks, tables, share = 0, 0, self.share
+        for vertex in self.plan.vertices:
+            subtasks += vertex.parallelism
+            tables += len(share.of(vertex.subtasks)) if vertex.head.keyed else 0
+        clock = self.effects.clock
+        return Resources.of(self.config, clock, subtasks=subtasks, tables=tables, share=share)
 
     @cached_property
     def cadence(self) -> Cadence:

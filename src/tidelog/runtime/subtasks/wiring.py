@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tidelog.runtime.channels.buffers import BufferLimit
-from tidelog.runtime.channels.channel import BufferPool, Channel
+from tidelog.runtime.channels.channel import BufferPool, Channel, ChannelAddress
 from tidelog.runtime.channels.gate import Gate, TableGate
 from tidelog.runtime.channels.output import ChannelOutput, OutputEdge
 from tidelog.runtime.channels.partition import Broadcast, ByKey, Forward, Partitioner, Rebalance
@@ -140,7 +140,7 @@ class Wiring:
         if self._share.has(target):
             return self.gates[consumer.id][target].channels[number]
         assert self._exchange is not None
-        address = consumer.id, target, number
+        address = ChannelAddress(consumer.id, target, number)
         return self._exchange.sending(address, self._buffers.at_consumer, pool)
 
     def _gates(self, vertex: Vertex) -> dict[int, Gate]:
@@ -159,17 +159,17 @@ class Wiring:
                     table.append(len(producers))
                 producers.append(producer)
 
-        def made(target: int, gate: Gate, number: int) -> Channel:
-            """The consumer's end of a channel."""
+        def consumer_end(target: int, gate: Gate, number: int) -> Channel:
             producer = producers[number]
             if self._share.has(producer):
                 return Channel(gate, number, self._buffers.at_consumer, pools[number])
             assert self._exchange is not None
-            return self._exchange.receiving(gate, (vertex.id, target, number), producer)
+            address = ChannelAddress(vertex.id, target, number)
+            return self._exchange.receiving(gate, address, producer)
 
         gate = partial(TableGate, table=table) if vertex.id in self.loading.tables else Gate
         return {
-            target: gate(len(pools), partial(made, target))
+            target: gate(len(pools), partial(consumer_end, target))
             for target in range(targets)
             if self._share.has(target)
         }

@@ -20,7 +20,7 @@ from itertools import filterfalse
 from typing import Any, Final, Protocol
 
 from tidelog.errors import InvariantError, UserFunctionError
-from tidelog.runtime.channels.channel import BufferPool, Channel, Consumer
+from tidelog.runtime.channels.channel import BufferPool, Channel, ChannelAddress, Consumer
 from tidelog.runtime.channels.messages import Batch, Message
 from tidelog.runtime.subtasks.vertices import Share
 from tidelog.state.schema.row import Row, row_maker
@@ -121,7 +121,7 @@ def encode(message: Any) -> bytes:
     return stream.getvalue()
 
 
-def _remembering(address: "Address", batch: Batch) -> bytes:
+def _remembering(address: ChannelAddress, batch: Batch) -> bytes:
     """A buffer with something that holds itself, or that has no pickle."""
     try:
         return pickle.dumps((address, batch), pickle.HIGHEST_PROTOCOL)
@@ -187,18 +187,14 @@ def _of_tuples(batch: Batch, names: tuple[str, ...]) -> Batch:
     return batch
 
 
-Address = tuple[str, int, int]
-"""A channel: its consumer's vertex and subtask, and its number there."""
-
-
 class SendingChannel(Channel):
     """The producer's end of a channel to another worker: it has the backlog."""
 
     __slots__ = ("_address", "_link")
 
-    def __init__(self, address: Address, buffers: int, pool: BufferPool, link: Link) -> None:
-        super().__init__(_Nobody(), address[2], buffers, pool)
-        self._address = address
+    def __init__(self, address: ChannelAddress, buffers: int, pool: BufferPool, link: Link) -> None:
+        super().__init__(_Nobody(), address.number, buffers, pool)
+        self._address = tuple(address)  # plain: it is pickled with each message
         self._link = link
 
     def give_room(self) -> None:
@@ -215,9 +211,9 @@ class ReceivingChannel(Channel):
 
     __slots__ = ("_address", "_link")
 
-    def __init__(self, consumer: Consumer, address: Address, link: Link) -> None:
-        super().__init__(consumer, address[2], 0, BufferPool(0, 0, 0))
-        self._address = address
+    def __init__(self, consumer: Consumer, address: ChannelAddress, link: Link) -> None:
+        super().__init__(consumer, address.number, 0, BufferPool(0, 0, 0))
+        self._address = tuple(address)
         self._link = link
 
     def receive(self, message: Message) -> None:
@@ -249,26 +245,26 @@ class Exchange:
     def __init__(self, share: Share) -> None:
         self._share = share
         self._links: dict[int, Link] = {}
-        self._sending: dict[Address, SendingChannel] = {}
-        self._receiving: dict[Address, ReceivingChannel] = {}
+        self._sending: dict[ChannelAddress, SendingChannel] = {}
+        self._receiving: dict[ChannelAddress, ReceivingChannel] = {}
 
     def connect(self, worker: int, link: Link) -> None:
         """Reach another worker by a link, whose messages go to `received`."""
         self._links[worker] = link
 
-    def sending(self, address: Address, buffers: int, pool: BufferPool) -> SendingChannel:
+    def sending(self, address: ChannelAddress, buffers: int, pool: BufferPool) -> SendingChannel:
         """The producer's end; `buffers` is what the other end has room for."""
-        link = self._links[self._share.worker_of(address[1])]
+        link = self._links[self._share.worker_of(address.subtask)]
         channel = self._sending[address] = SendingChannel(address, buffers, pool, link)
         return channel
 
-    def receiving(self, consumer: Consumer, address: Address, producer: int) -> ReceivingChannel:
+    def receiving(self, gate: Consumer, address: ChannelAddress, producer: int) -> ReceivingChannel:
         """The consumer's end of a channel from subtask `producer`."""
         link = self._links[self._share.worker_of(producer)]
-        channel = self._receiving[address] = ReceivingChannel(consumer, address, link)
+        channel = self._receiving[address] = ReceivingChannel(gate, address, link)
         return channel
 
-    def received(self, message: tuple[Address, Message | None]) -> None:
+    def received(self, message: tuple[ChannelAddress, Message | None]) -> None:
         """A message of another worker; None gives a buffer's room back."""
         address, content = message
         if content is None:

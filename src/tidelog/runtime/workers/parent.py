@@ -116,9 +116,8 @@ class RemoteWorker:
         """Raises WorkerLostError when the worker is gone, or has said nothing for so many
         seconds.
         """
-        if (
-            self.exit_event.is_set()
-        ):  # also after all of its tasks: others may take their records yet
+        # Also after all of its tasks: others may take their records yet.
+        if self.exit_event.is_set():
             raise await self.end()
         silent = self._clock.monotonic() - self._last_at
         if silent > silence_s and not self.done:
@@ -260,17 +259,10 @@ class RemoteSubtasks:
         self._workers = await self._of_job.begin()
         resumption = msgspec.structs.replace(plan.resumption, origin=None)
         origin = plan.resumption.origin is not None
+        drop, directory = start.config.drop_in_flight, start.directory
+        restore = m.Restore(start.author, start.history, resumption, origin, directory, drop)
         for worker in self._workers:
-            worker.link.send(
-                m.Restore(
-                    start.author,
-                    start.history,
-                    resumption,
-                    origin,
-                    start.directory,
-                    start.config.drop_in_flight,
-                )
-            )
+            worker.link.send(restore)
         await self._all(m.SubtasksRestored)
 
     async def build(self, listener: CheckpointListener) -> Sequence[RemoteTask]:

@@ -25,7 +25,6 @@ from tidelog.state.first_rows import FirstRows
 from tidelog.state.registry import POSITIONS
 from tidelog.state.schema.schema import (
     Schema,
-    TupleCodec,
     ValueCodec,
     list_codec,
     parse_schema,
@@ -84,18 +83,6 @@ class KeyedRows:
         return prefix + self._state + key
 
 
-def register(
-    backend: KeyedBackend,
-    name: str,
-    kind: str,
-    schemas: tuple[TupleCodec, ...],
-    ttl_ms: int | None = None,
-) -> StateInfo:
-    """Register a state under the canonical text of its schemas."""
-    texts = tuple(schema.schema for schema in schemas)
-    return backend.registry.register(name, kind, texts, ttl_ms)
-
-
 class ValueHandle:
     """A single value for the current key, with the interface of Spark's `ValueState`."""
 
@@ -103,7 +90,7 @@ class ValueHandle:
         self, backend: KeyedBackend, name: str, schema: Schema, ttl_ms: int | None = None
     ) -> None:
         values = parse_schema(schema, name)
-        info = register(backend, name, "value", (values,), ttl_ms)
+        info = backend.registry.register(name, "value", (values.schema,), ttl_ms)
         self.keyed = KeyedRows(backend, info, value_codec(values, ttl_ms, backend.now_ms))
 
     def exists(self) -> bool:
@@ -161,7 +148,7 @@ class ListHandle:
     ) -> None:
         values = parse_schema(schema, name)
         self._backend = backend
-        info = register(backend, name, "list", (values,), ttl_ms)
+        info = backend.registry.register(name, "list", (values.schema,), ttl_ms)
         self.element, rows = list_codec(values, ttl_ms, backend.now_ms)
         self.keyed = KeyedRows(
             backend, info, rows, scanned=True, cached=False, expired=list_expired
@@ -188,7 +175,6 @@ class ListHandle:
         append_elements(self._backend, self, elements)
 
     def appendValue(self, newState: Row) -> None:
-        """Append one element."""
         append_elements(self._backend, self, self._hold([newState]))
 
     def appendList(self, newState: list[Row]) -> None:
@@ -228,7 +214,8 @@ class MapHandle:
         """One that is not `scanned` has no entries to go through: `stored_entries` alone."""
         self.user_key = parse_schema(key_schema, name)
         values = parse_schema(value_schema, name)
-        info = register(backend, name, "map", (self.user_key, values), ttl_ms)
+        schemas = self.user_key.schema, values.schema
+        info = backend.registry.register(name, "map", schemas, ttl_ms)
         codec = value_codec(values, ttl_ms, backend.now_ms)
         hidden = name == POSITIONS
         self.keyed = KeyedRows(backend, info, codec, scanned=scanned, hidden=hidden)
@@ -262,7 +249,6 @@ class MapHandle:
                 yield self.user_key.decode(row[len(prefix) :]), value
 
     def keys(self) -> Iterator[Row]:
-        """The user keys."""
         return map(itemgetter(0), self.iterator())
 
     def values(self) -> Iterator[Row]:
@@ -270,7 +256,6 @@ class MapHandle:
         return map(itemgetter(1), self.iterator())
 
     def removeKey(self, key: Row) -> None:
-        """Remove a user key."""
         self.keyed.rows.put(self._row(key), None)
 
     def clear(self) -> None:
@@ -356,6 +341,5 @@ class AggregatingState(_Combined, Generic[In, Out]):
         return None if accumulator is None else self._result(accumulator)
 
     def add(self, element: In) -> None:
-        """Add one element to the accumulator."""
         before = self._value.get()
         self._value.update(self._add(self._create() if before is None else before, element))

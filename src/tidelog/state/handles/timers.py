@@ -143,9 +143,8 @@ class Timers:
             limit = max(limit_ms, ahead.get(group, limit_ms))
             again = self._earliest(group) <= limit
             while again:
-                for time, key in chain.from_iterable(
-                    map(self._existing, self._expired_in(group, limit))
-                ):
+                timers = map(self._existing, self._expired_in(group, limit))
+                for time, key in chain.from_iterable(timers):
                     if self._due[group] < time:
                         break
                     yield time, key

@@ -265,7 +265,7 @@ def _tuple_builder(kind: type, names: tuple[str, ...]) -> Builder:
 
     def build(values: Sequence[Any]) -> Any:
         by_name = {**defaults, **dict(zip(names, values, strict=True))}
-        return tuple.__new__(kind, map(by_name.__getitem__, fields))
+        return tuple.__new__(kind, [by_name[name] for name in fields])
 
     return build
 

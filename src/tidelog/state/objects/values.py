@@ -155,13 +155,8 @@ class UntypedValues(ObjectEncoding):
         return super().encode_many(values)
 
     def rows(self, *, scanned: bool = False, cached: bool = True) -> StateRows:
-        """The rows of the state."""
         return self._backend.rows(
-            self.encode,
-            self.decode,
-            scanned=scanned,
-            cached=cached,
-            encode_many=self.encode_many,
+            self.encode, self.decode, scanned=scanned, cached=cached, encode_many=self.encode_many
         )
 
     def check_combined(self, values: list[Any]) -> None:

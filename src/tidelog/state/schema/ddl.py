@@ -7,6 +7,7 @@ same when their texts are equal.
 import datetime
 import decimal
 import re
+from operator import attrgetter
 from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
@@ -104,11 +105,11 @@ def split_parts(text: str, openers: str, closers: str) -> list[str]:
 
 def tuple_of(fields: tuple[Field, ...]) -> Any:
     """The Python type of a tuple of these fields, for msgspec."""
-    return tuple.__class_getitem__(tuple(field.python for field in fields))
+    return tuple.__class_getitem__(tuple(map(attrgetter("python"), fields)))
 
 
 def all_scalar(fields: tuple[Field, ...]) -> bool:
-    return all(field.scalar for field in fields)
+    return all(map(attrgetter("scalar"), fields))
 
 
 def bad_schema(text: str, expected: str) -> StateSchemaError:

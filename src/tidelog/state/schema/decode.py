@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Final, Literal
 
 import msgspec
@@ -262,7 +263,7 @@ def _elements(
 
 
 def _by_name(codec: TupleCodec, data: bytes) -> dict[str, Any]:
-    names = (field.name for field in codec.fields)
+    names = map(attrgetter("name"), codec.fields)
     return dict(zip(names, map(_plain, codec.decode(data)), strict=True))
 
 
