@@ -123,6 +123,16 @@ class Stream:
         self._job = job
         self._edges = edges
 
+    if not TYPE_CHECKING:  # a type checker says so itself
+
+        def __getattr__(self, name: str) -> Any:
+            if not name.startswith("_") and hasattr(KeyedStream, name):
+                raise AttributeError(
+                    f"{name} works on records by key, and this stream has no key: call key_by "
+                    f"first, as in .key_by(lambda row: row.user).{name}(...)"
+                )
+            raise AttributeError(f"a {type(self).__name__} has no {name!r}")
+
     def map(self, function: Callable[[Any], Any], *, name: str = "map") -> "Stream":
         """Apply a function to every record; raises ConfigError for one that is `async`."""
         check_plain(function, name)
@@ -131,7 +141,8 @@ class Stream:
     def filter(self, predicate: Callable[[Any], bool], *, name: str = "filter") -> "Stream":
         """Keep the records a predicate holds for; raises ConfigError for one that is `async`."""
         check_plain(predicate, name)
-        return self._then(name, lambda: FilterRecords(predicate))
+        warned: set[str] = set()
+        return self._then(name, lambda: FilterRecords(predicate, warned))
 
     def flat_map(
         self, function: Callable[[Any], Iterable[Any]], *, name: str = "flat-map"
@@ -169,7 +180,9 @@ class Stream:
         )
 
         options = EventTimeOptions.of(max_delay_ms, idle_after_ms, max_ahead_ms)
-        return self._then(name, lambda: AssignEventTime(time_of, options), makes_watermarks=True)
+        warned: set[str] = set()
+        operator: OperatorFactory = lambda: AssignEventTime(time_of, options, warned)  # noqa: E731
+        return self._then(name, operator, makes_watermarks=True)
 
     def rebalance(self) -> "Stream":
         """Spread buffers evenly over the next operator's subtasks, as many as the job has.
