@@ -304,6 +304,16 @@ class Event(Enum):
         "and do not fire: all that were there have fired, once. What is to be done before the end "
         "is to be done when getCurrentWatermarkInMs() is 2**63 - 1.",
     )
+    FILTER_WITHOUT_ANSWER = (
+        WARNING,
+        "%(operator)s: the function returned None for all of the first %(records)d records, so all "
+        "were left out; let it return True or False",
+    )
+    TIMES_IN_SECONDS = (
+        WARNING,
+        "%(operator)s: an event time of %(time)d is in %(year)d, as times are milliseconds since "
+        "1970; where these are seconds, multiply them by 1000",
+    )
     MANY_WINDOWS = (
         WARNING,
         "windows of %(size)d ms every %(slide)d ms: a record is in %(windows)d of them, and "

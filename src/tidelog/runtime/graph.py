@@ -59,7 +59,7 @@ class Job:
         node = self._add(name, [], parallelism=parallelism, source=source)
         for other in self.nodes:
             if other.sink and other.sink.example_file:
-                _check_unread_by(node, f"output of sink {other.id!r}", other.sink.example_file)
+                node.check_unread(f"output of sink {other.id!r}", other.sink.example_file)
         return Stream(self, [Edge(node, "forward")])
 
     def called_by(self, caller: "Caller", *, name: str, sinks: Mapping[str, Sink]) -> None:
@@ -78,7 +78,7 @@ class Job:
         own: after a restart at the latest.
         """
         for node in self.nodes:
-            _check_unread_by(node, what, example)
+            node.check_unread(what, example)
 
     def has(self, part: Literal["source", "sink", "caller"]) -> bool:
         return any(getattr(node, part) for node in self.nodes)
@@ -104,28 +104,17 @@ class Job:
         return node
 
 
-def _check_unread_by(node: Node, what: str, example: Path) -> None:
-    if node.source and node.source.would_read(example):
-        raise ConfigError(
-            what,
-            expected=f"a place that source {node.id!r} does not read",
-            found=f"that it would read {example} there",
-            action="choose another place, or one below a directory with a dot in front; or "
-            "leave such files out with include=",
-        )
-
-
 class Stream:
     def __init__(self, job: Job, edges: list[Edge]) -> None:
         self._job = job
         self._edges = edges
 
-    if not TYPE_CHECKING:
+    if not TYPE_CHECKING:  # a type checker says so itself
 
         def __getattr__(self, name: str) -> Any:
             what = f"a {type(self).__name__} has no {name!r}"
-            if hasattr(KeyedStream, name):
-                what += ": call key_by(...) right before it, after map, event_time and the like"
+            if not name.startswith("_") and hasattr(KeyedStream, name):
+                what += f": call key_by first, as in .key_by(lambda row: row.user).{name}(...)"
             raise AttributeError(what)
 
     def map(self, function: Callable[[Any], Any], *, name: str = "map") -> "Stream":
@@ -136,7 +125,8 @@ class Stream:
     def filter(self, predicate: Callable[[Any], bool], *, name: str = "filter") -> "Stream":
         """Keep the records a predicate holds for; raises ConfigError for one that is `async`."""
         check_plain(predicate, name)
-        return self._then(name, lambda: FilterRecords(predicate))
+        warned: set[str] = set()
+        return self._then(name, lambda: FilterRecords(predicate, warned))
 
     def flat_map(
         self, function: Callable[[Any], Iterable[Any]], *, name: str = "flat-map"
@@ -177,7 +167,9 @@ class Stream:
 
         check_plain(time_of, name)
         options = EventTimeOptions.of(max_delay_ms, idle_after_ms, max_ahead_ms)
-        return self._then(name, lambda: AssignEventTime(time_of, options), makes_watermarks=True)
+        warned: set[str] = set()
+        operator: OperatorFactory = lambda: AssignEventTime(time_of, options, warned)  # noqa: E731
+        return self._then(name, operator, makes_watermarks=True)
 
     def rebalance(self) -> "Stream":
         """Spread buffers evenly over the next operator's subtasks, as many as the job has.

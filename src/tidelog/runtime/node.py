@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from tidelog.errors import require
+from tidelog.errors import ConfigError, require
 from tidelog.runtime.operators.operator import OperatorFactory
 from tidelog.runtime.sink import Sink
 from tidelog.runtime.source import Source
@@ -68,6 +69,17 @@ class Node(msgspec.Struct, eq=False):
     def origins(self) -> set[str]:
         """The names of the operator and of all those in front of it."""
         return {self.id}.union(*(edge.node.origins for edge in self.inputs))
+
+    def check_unread(self, what: str, example: Path) -> None:
+        """Raises ConfigError when its source would read files such as this one."""
+        if self.source and self.source.would_read(example):
+            raise ConfigError(
+                what,
+                expected=f"a place that source {self.id!r} does not read",
+                found=f"that it would read {example} there",
+                action="choose another place, or one below a directory with a dot in front; or "
+                "leave such files out with include=",
+            )
 
     @property
     def key_types(self) -> DeclaredType | None:

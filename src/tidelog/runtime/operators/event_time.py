@@ -5,19 +5,27 @@ not known. Invariants: the watermark of an origin trails the greatest time seen 
 allowed delay and never goes back; records of one origin never move the watermark of another.
 """
 
+import logging
 from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from tidelog.errors import UserFunctionError, require
+from tidelog.events import Event
 from tidelog.options.units import Length, milliseconds
 from tidelog.runtime.channels.messages import Batch
-from tidelog.runtime.operators.operator import Operator
+from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.user_code import map_all
 from tidelog.state.event_time import LATEST, UNKNOWN
 
+logger = logging.getLogger(__name__)
+
 Origin = Hashable
+
+_YEAR_MS: Final = 31_556_952_000
+_SECONDS: Final = range(10**8, 10**11)
+"""Times of 1970 to 1973 in milliseconds, and of 1973 to 5138 in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +51,19 @@ class EventTimeOptions:
 class AssignEventTime(Operator):
     """Gives records their event times and derives the watermark of each origin."""
 
-    def __init__(self, time_of: Callable[[Any], int], options: EventTimeOptions) -> None:
+    def __init__(
+        self, time_of: Callable[[Any], int], options: EventTimeOptions, warned: set[str]
+    ) -> None:
         self.options = options
+        self._warned = warned
+        """The operators whose times may be seconds, in all subtasks."""
         self._time_of = time_of
         self._origin: Origin | None = None
         self._latest: dict[Origin, int] = {}
         self._active = False
+
+    def open(self, context: OperatorContext) -> None:
+        self._name = context.operator
 
     def read_from(self, origin: Origin | None) -> None:
         """The buffers that follow are of this origin; None: of an unknown one, which moves none."""
@@ -60,8 +75,16 @@ class AssignEventTime(Operator):
         self._active = True
         if self._origin is not None:
             latest = self._latest.get(self._origin)
+            if latest is None and newest in _SECONDS:
+                self._warn(newest)
             self._latest[self._origin] = newest if latest is None else max(latest, newest)
         return (Batch(batch.records, times),)
+
+    def _warn(self, time: int) -> None:
+        if self._name not in self._warned:
+            self._warned.add(self._name)
+            year = 1970 + time // _YEAR_MS
+            Event.TIMES_IN_SECONDS.log(logger, operator=self._name, time=time, year=year)
 
     def was_active(self) -> bool:
         """Whether records came since the last call: earlier operators may filter out all."""

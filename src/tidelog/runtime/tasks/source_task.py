@@ -144,8 +144,7 @@ class SourceTask(Task):
             if self._discovery is not None:
                 self._discovery.cancel()
             try:
-                closers = [reading.close for reading in self._reads]
-                close_all(str(self.id), closers, quietly=not succeeded)
+                close_all(str(self.id), (r.close for r in self._reads), quietly=not succeeded)
                 await self._splits.leave()
             finally:
                 await self._stop()
