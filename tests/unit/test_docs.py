@@ -27,19 +27,11 @@ PUBLIC = {*tidelog.__all__, "open", *(f"spark.{name}" for name in tidelog.spark.
 """Public names, without `tidelog.` in front."""
 OF_THE_LIBRARY = {
     *(f"Checkpoint.{name}" for name in ("author", "layers", "materializations", "operators")),
-    *("Checkpoint.subtasks", "Job.nodes", "JobConfig.memory_parts", "JobRunner.incarnation"),
-    *(
-        "CsvSource.columns",
-        "JobRunner.states",
-        "InputFiles.wake_when_changed",
-        "ObjectStore.request_metrics",
-    ),
-    *("RocksDBConfig.within", "WindowedStream.__init__", "_Spans.span", "open.open_store"),
-    *(
-        f"{kind}.{name}"
-        for kind in ("Count", "Session", "_Spans")
-        for name in ("aggregate", "records")
-    ),
+    *("Checkpoint.subtasks", "Count.aggregate", "Count.records", "CsvSource.columns"),
+    *("InputFiles.wake_when_changed", "Job.nodes", "JobConfig.memory_parts", "JobRunner.states"),
+    *("JobRunner.incarnation", "ObjectStore.request_metrics", "RocksDBConfig.within"),
+    *("Session.aggregate", "Session.records", "WindowedStream.__init__", "_Spans.aggregate"),
+    *("_Spans.records", "_Spans.span", "open.open_store"),
 }
 """Members of public classes that the library alone uses: their types need no public name."""
 
@@ -86,7 +78,11 @@ def test_every_test_that_proves_a_promise_exists() -> None:
     assert missing == []
 
 
-EXAMPLES = {path.stem: path.read_text() for path in (ROOT / "src/tidelog/examples").glob("*.py")}
+EXAMPLES = {
+    str(path.relative_to(ROOT)): path.read_text()
+    for folder in ("src/tidelog/examples", "docs/examples")
+    for path in sorted((ROOT / folder).glob("*.py"))
+}
 
 
 @pytest.mark.parametrize("program", [*BLOCKS.values(), *EXAMPLES.values()], ids=BLOCKS | EXAMPLES)

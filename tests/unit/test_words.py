@@ -58,10 +58,8 @@ NESTED = {
     "changelog": 3,
     "checkpoint": 11,
     "cli": 9,
-    "library": 1,
-    "runtime": 33,
+    "runtime": 4,
     "spark": 20,
-    "state": 1,
     "ui": 10,
 }
 """Comprehensions with two `for`, or within another one, by package. They only ever fall."""

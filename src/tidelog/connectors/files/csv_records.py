@@ -127,11 +127,10 @@ class _Columns:
         columns: list[Sequence[Any]] = list(zip(*records, strict=True))
         for index, parse in self._parsers:
             texts = columns[index]
-            columns[index] = (
-                [parse(text) if text else None for text in texts]
-                if "" in texts
-                else map_all(parse, texts)
-            )
+            if "" in texts:
+                columns[index] = [parse(text) if text else None for text in texts]
+            else:
+                columns[index] = map_all(parse, texts)
         return list(map(self._row_of, zip(*columns, strict=True)))
 
     def row(self, record: list[str]) -> Row:
