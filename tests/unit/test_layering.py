@@ -143,6 +143,31 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
         raise AssertionError(" -> ".join(error.args[1])) from None
 
 
+WALKED = re.compile(
+    r"^ +(native/ [a-z]+|[a-z_]+(?:/[a-z_]*)*) {1,}(?:([A-Za-z_.]+) {2,})?", re.MULTILINE
+)
+NATIVE = ROOT / "native/spark-state-store/src/main/scala/tidelog/spark"
+
+
+def test_the_walks_pass_rooms_and_functions_that_there_are() -> None:
+    """A line of a walk has a module or folder, maybe a function of it, and what happens there."""
+    walks = (ROOT / "ARCHITECTURE.md").read_text().partition("## Walks")[2].partition("## Spark")[0]
+    blocks = re.findall(r"```\n(.*?)```", walks, re.DOTALL)
+    assert len(blocks) == 5
+    for room, function in WALKED.findall("".join(blocks)):
+        if room.startswith("native/"):
+            assert (NATIVE / room.removeprefix("native/ ")).is_dir(), room
+            continue
+        path = ROOT / "src" / "tidelog" / room
+        module = path.with_suffix(".py")
+        assert module.is_file() or path.is_dir(), room
+        if function:
+            name = function.rpartition(".")[2]
+            sources = [module] if module.is_file() else sorted(path.rglob("*.py"))
+            found = any(re.search(rf"(def|class) {name}\b", file.read_text()) for file in sources)
+            assert found or "." in function, (room, function)
+
+
 def test_modules_and_functions_stay_small() -> None:
     modules = [path for path in MODULES if path.read_text().count("\n") > MODULE_LINES]
     functions = [

@@ -144,7 +144,10 @@ def _bounds(runs: Sequence[_Run]) -> list[bytes]:
     parts = min(changes // _MERGED_AT_ONCE, changes // max(1, _LEAST_SLICE * len(runs)))
     if parts < 2:
         return []
-    sample = sorted(key for keys, _ in runs for key in keys[::_SAMPLED])
+    sample: list[bytes] = []
+    for keys, _ in runs:
+        sample += keys[::_SAMPLED]
+    sample.sort()
     return [sample[number * len(sample) // parts] for number in range(1, parts)]
 
 

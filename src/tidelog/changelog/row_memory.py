@@ -9,7 +9,7 @@ Invariants:
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
 from sys import getsizeof
 from typing import Any, Final
@@ -132,7 +132,7 @@ def object_bytes(value: object, depth: int = _DEPTH) -> int:
     if kind is bytes or kind is str or kind is int or kind is float:
         return size
     if isinstance(value, Mapping):
-        contents: Iterable[object] = (part for item in value.items() for part in item)
+        contents: Iterable[object] = chain.from_iterable(value.items())
         return size + _mean(contents, 2 * _SAMPLED, 2 * len(value), depth)
     if isinstance(value, _CONTAINERS):
         return size + _mean(value, _SAMPLED, len(value), depth)

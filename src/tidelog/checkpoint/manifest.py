@@ -7,6 +7,7 @@ Format: docs/internals/format.md, "Manifests, slots and materializations".
 """
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -194,14 +195,13 @@ class SubtaskState(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def ranges(self) -> tuple[LogRange, ...]:
         """All parts of segments that it needs: for inherited and own log and in-flight data."""
-        log = [part for layer in self.layers for part in layer.log]
+        log = chain.from_iterable(layer.log for layer in self.layers)
         return (*log, *self.in_flight.log) if self.in_flight is not None else tuple(log)
 
     @property
     def materializations(self) -> list[MaterializationRef]:
         """The materialized tables of all layers, the inherited ones included."""
-        layers = self.layers
-        return [s.materialization for s in layers if s.materialization is not None]
+        return [s.materialization for s in self.layers if s.materialization is not None]
 
 
 class OperatorState(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -281,7 +281,8 @@ class Checkpoint(msgspec.Struct, frozen=True, tag_field="kind", tag="checkpoint"
 
     def materializations(self) -> list[MaterializationRef]:
         """The materializations of all layers, each once: subtasks may inherit the same one."""
-        return list(dict.fromkeys(ref for _, s in self.subtasks() for ref in s.materializations))
+        refs = chain.from_iterable(subtask.materializations for _, subtask in self.subtasks())
+        return list(dict.fromkeys(refs))
 
 
 class Savepoint(Checkpoint, frozen=True, tag_field="kind", tag="savepoint", kw_only=True):

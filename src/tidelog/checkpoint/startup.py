@@ -134,7 +134,10 @@ async def read_history(
 
 
 def _descriptors_of(checkpoints: Iterable[Checkpoint]) -> set[str]:
-    return {ref.descriptor for c in checkpoints for ref in c.materializations()}
+    descriptors: set[str] = set()
+    for checkpoint in checkpoints:
+        descriptors |= {ref.descriptor for ref in checkpoint.materializations()}
+    return descriptors
 
 
 async def _read(slots: SlotLog, slot: Slot) -> Entry | TidelogError:

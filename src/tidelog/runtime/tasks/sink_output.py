@@ -48,10 +48,11 @@ def token_of(transaction: bytes) -> bytes:
 
 def transactions_of(checkpoints: Iterable[Checkpoint]) -> tuple[bytes, ...]:
     """The sinks' tokens of all transactions that these checkpoints name, each once."""
-    subtasks = (state for checkpoint in checkpoints for _, state in checkpoint.subtasks())
-    return tuple(
-        {token_of(transaction): None for state in subtasks for transaction in state.transactions}
-    )
+    tokens: dict[bytes, None] = {}
+    for checkpoint in checkpoints:
+        for _, state in checkpoint.subtasks():
+            tokens |= dict.fromkeys(map(token_of, state.transactions))
+    return tuple(tokens)
 
 
 def transactions_by_sink(checkpoints: Iterable[Checkpoint]) -> dict[str, dict[bytes, CheckpointId]]:

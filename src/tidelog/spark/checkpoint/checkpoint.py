@@ -337,7 +337,11 @@ def by_segment(entries: Iterable[IndexEntry]) -> list[IndexEntry]:
 
 
 async def _listed(store: ObjectStore, *prefixes: str) -> dict[str, int]:
-    return {info.name: info.size for prefix in prefixes async for info in store.list(prefix)}
+    sizes: dict[str, int] = {}
+    for prefix in prefixes:
+        async for info in store.list(prefix):
+            sizes[info.name] = info.size
+    return sizes
 
 
 def _numbers(names: Iterable[str], prefix: str) -> list[int]:

@@ -195,14 +195,13 @@ def _refuse_other_version(version: int, metadata: Mapping[str, Any], where: str)
 
 def _ids(metadata: Mapping[str, Any], where: str) -> tuple[NamedId, ...]:
     try:
-        operators = (metadata.get("stateUniqueIds") or {}).items()
-        return tuple(
-            NamedId(int(operator), partition, store_id)
-            for operator, partitions in operators
-            for partition, stores in enumerate(partitions)
-            for store_id in stores or ()
-            if isinstance(store_id, str)
-        )
+        ids: list[NamedId] = []
+        for operator, partitions in (metadata.get("stateUniqueIds") or {}).items():
+            for partition, stores in enumerate(partitions):
+                for store_id in stores or ():
+                    if isinstance(store_id, str):
+                        ids.append(NamedId(int(operator), partition, store_id))
+        return tuple(ids)
     except (ValueError, TypeError, AttributeError) as cause:
         actual = repr(metadata.get("stateUniqueIds"))[:80]
         raise damaged(f"object {where}", "checkpoint ids on line 2", actual) from cause

@@ -27,7 +27,7 @@ from tidelog.spark.checkpoint.liveness import Assessment
 from tidelog.spark.checkpoint.locate import ChangelogReader, Located, locate
 from tidelog.spark.checkpoint.restart import Restart, read_restart
 from tidelog.spark.format.damage import BRING_BACK, INDEX_LOST
-from tidelog.spark.format.index import IndexEntry
+from tidelog.spark.format.index import IndexEntry, segments_of
 from tidelog.spark.plugin.check import CheckResult, fail, ok, warn
 from tidelog.spark.plugin.settings import FORMAT, PROVIDER, PROVIDER_CLASS
 from tidelog.storage.port import ObjectStore
@@ -90,7 +90,7 @@ def summarize_log(checkpoint: QueryCheckpoint, assessment: Assessment) -> LogSum
 
 def _unnamed_segments(checkpoint: QueryCheckpoint, entries: Entries) -> list[str]:
     """The segments in which none of these changelogs lies."""
-    named = {piece.segment for entry in entries.values() for piece in entry.pieces}
+    named = segments_of(entries.values())
     return [name for name in checkpoint.segments if name not in named]
 
 
@@ -114,7 +114,7 @@ async def summarize_batches(store: ObjectStore, checkpoint: QueryCheckpoint) -> 
             changelogs=len(entries[batch]),
             files=files[batch],
             log_bytes=sum(map(stored_bytes, entries[batch])),
-            segments=len({p.segment for entry in entries[batch] for p in entry.pieces}),
+            segments=len(segments_of(entries[batch])),
             snapshots=snapshots[batch],
         )
         summaries.append(summary)

@@ -18,7 +18,7 @@ from tidelog.spark.checkpoint.checkpoint import (
     StoreSnapshot,
     segment_object,
 )
-from tidelog.spark.format.index import IndexEntry
+from tidelog.spark.format.index import IndexEntry, segments_of
 from tidelog.spark.format.names import ChangelogName
 
 KEPT_LONGER: Final = 2
@@ -66,7 +66,7 @@ class Assessment:
 
     def live_segments(self) -> set[str]:
         """Segments that hold something live."""
-        return {piece.segment for entry in self.live for piece in entry.pieces}
+        return segments_of(self.live)
 
 
 def assess(checkpoint: QueryCheckpoint, entries: Entries) -> Assessment:
@@ -193,9 +193,11 @@ def _unresolved(
         resolved |= {(*store.partition, name.id) for name in store.files}
         resolved |= {(*store.partition, s.id) for s in store.snapshots if s.id is not None}
         floors[store.partition] = min(floors.get(store.partition, store.floor), store.floor)
-    return [
-        Lost(f"state/{n.operator}/{n.partition}/{commit.batch + 1}_{n.id}.changelog", commit.batch)
-        for commit in checkpoint.retained.values()
-        for n in commit.ids
-        if n not in resolved and commit.batch + 1 >= floors.get((n.operator, n.partition), 0)
-    ]
+    lost: list[Lost] = []
+    for commit in checkpoint.retained.values():
+        version = commit.batch + 1
+        for n in commit.ids:
+            if n not in resolved and version >= floors.get((n.operator, n.partition), 0):
+                name = f"state/{n.operator}/{n.partition}/{version}_{n.id}.changelog"
+                lost.append(Lost(name, commit.batch))
+    return lost

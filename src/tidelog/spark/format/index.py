@@ -5,8 +5,9 @@ changelog is of its batches. Format: docs/internals/format.md,
 "Spark checkpoints".
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
@@ -36,6 +37,14 @@ class IndexEntry:
     name: ChangelogName
     bytes: int
     pieces: tuple[ChangelogPiece, ...]
+
+
+def segments_of(entries: Iterable[IndexEntry]) -> set[str]:
+    """The segments that these changelogs have pieces in."""
+    segments: set[str] = set()
+    for entry in entries:
+        segments.update(map(attrgetter("segment"), entry.pieces))
+    return segments
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,8 +134,8 @@ def cached_jar(spark: Spark) -> Path | None:
 
 def plugin_sources(spark: Spark, root: Path) -> list[Path]:
     """The Scala files for one Spark: those for all versions and those for its minor version."""
-    folders = [root / "scala", root / f"spark-{spark.minor}" / "scala"]
-    files = sorted(path for folder in folders for path in folder.rglob("*.scala"))
+    shared, of_version = root / "scala", root / f"spark-{spark.minor}" / "scala"
+    files = sorted([*shared.rglob("*.scala"), *of_version.rglob("*.scala")])
     if not files:
         raise ConfigError(
             f"sources of the plug-in at {root}",

@@ -9,6 +9,7 @@ ascending, disjoint and never adjacent, so equal sets are equal values.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Final, Literal, Self, TypeVar, cast
 
 from tidelog.errors import ConfigError
@@ -66,9 +67,8 @@ class Intervals:
         return any(first <= number <= last for first, last in self.spans)
 
     def __and__(self, other: "Intervals") -> "Intervals":
-        return Intervals.of(
-            (max(first, a), min(last, b)) for first, last in self.spans for a, b in other.spans
-        )
+        both = product(self.spans, other.spans)
+        return Intervals.of((max(a[0], b[0]), min(a[1], b[1])) for a, b in both)
 
     def within(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """The parts of [start, end) that are in the set, as (start, end) with the end excluded."""

@@ -173,7 +173,11 @@ async def _block_rows(
     name = segment.name
     rows: list[Row] = []
     for row in await read(store, name, segment.size):
-        users = sorted({slot for use in uses if row["offset"] in use.bytes for slot in use.slots})
+        slots: set[Slot] = set()
+        for use in uses:
+            if row["offset"] in use.bytes:
+                slots |= set(use.slots)
+        users = sorted(slots)
         time = created[users[0]] * 1000 if users else None
         generation = object_names.generation_of(name)
         of_users = {"object": name, "generation": generation, "referenced_by": users, "time": time}
@@ -190,11 +194,11 @@ async def _inline_rows(checkpoint: Checkpoint, _: ObjectStore) -> list[Row]:
         "referenced_by": [checkpoint.slot],
         "time": checkpoint.created_ms * 1000,
     }
-    return [
-        {**_header_row(operator.id, writer, open_block(data, 0, name)), **inline}
-        for operator, state in checkpoint.subtasks()
-        for writer, data in _inline(state)
-    ]
+    rows: list[Row] = []
+    for operator, state in checkpoint.subtasks():
+        for writer, data in _inline(state):
+            rows.append({**_header_row(operator.id, writer, open_block(data, 0, name)), **inline})
+    return rows
 
 
 def _inline(state: SubtaskState) -> Iterator[tuple[int, bytes]]:

@@ -138,13 +138,13 @@ _BATCH_BYTES: Final = 2 << 20
 
 async def plan(store: ObjectStore, request: ReadRequest) -> Sequence[ReadPart]:
     """A part per subtask that may have rows wanted; raises as `chosen`."""
-    return [
-        StatePart(checkpoint.slot, operator, state)
-        for checkpoint in await chosen(store, request)
-        for operator, state in checkpoint.subtasks()
-        if request.options.filter.accepts(operator=operator.id, subtask=state.index)
-        and any(_spans(request, state))
-    ]
+    accepts, parts = request.options.filter.accepts, []
+    for checkpoint in await chosen(store, request):
+        for operator, state in checkpoint.subtasks():
+            wanted = accepts(operator=operator.id, subtask=state.index)
+            if wanted and any(_spans(request, state)):
+                parts.append(StatePart(checkpoint.slot, operator, state))
+    return parts
 
 
 def _spans(request: ReadRequest, state: SubtaskState) -> Iterator[tuple[int, int]]:
