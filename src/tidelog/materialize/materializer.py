@@ -133,7 +133,7 @@ class Materializer:
                 raise MaterializationFailedError(
                     f"{plural(self.failures, 'materialization')} of {self.name} in a row failed",
                     found=str(error),
-                    action="mend the cause and start the job again; no state is lost, the log "
+                    action="correct the cause and start the job again; no state is lost, the log "
                     "has it all",
                 ) from error
             return False

@@ -172,7 +172,7 @@ async def check_command(
                 results += await check_checkpoint(invocation.store, deep=deep, progress=progress)
     passed = all(result.verdict != "fail" for result in results)
     document = {"url": url, "passed": passed, "findings": results}
-    verdict = "the guarantees hold" if passed else "NOT safe: mend what failed"
+    verdict = "the guarantees hold" if passed else "NOT safe: repair what failed"
     output.show(document, *_described(results), "", verdict)
     return EXIT_OK if passed else EXIT_PROBLEM
 
