@@ -177,7 +177,8 @@ class SplitReading:
                 thread.result()
             if self._failure is not None:
                 raise self._failure
-            self._phase, self._thread = _FREE, None
+            # The end of this thread asks for nothing any more: the split has its turn by itself.
+            self._phase, self._thread, self.due_at = _FREE, None, -math.inf
             if self._reader is not None:
                 self._reader.set_listener(self._ask)
         chunks: list[ReadChunk] = []
