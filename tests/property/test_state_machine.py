@@ -315,9 +315,10 @@ class StateMachine(RuleBasedStateMachine):
     # Checkpoints.
 
     @precondition(lambda self: self.barriered is None)
-    @rule()
-    def barriers_pass(self) -> None:
-        self.barriered = self.run(self.job.barrier()), copy.deepcopy(self.model)
+    @rule(loses_objects=st.sampled_from([False, False, False, True]))
+    def barriers_pass(self, loses_objects: bool) -> None:
+        barriered = self.run(self.job.barrier(loses_objects=loses_objects))
+        self.barriered = barriered, copy.deepcopy(self.model)
 
     @precondition(lambda self: self.barriered is not None)
     @rule()
@@ -362,7 +363,7 @@ class StateMachine(RuleBasedStateMachine):
         self, changes: list[tuple[str, dict[str, Any]]], flushes: bool, fails: bool
     ) -> None:
         self.change_state(changes)
-        self.barriers_pass()
+        self.barriers_pass(loses_objects=False)
         self.change_state(changes)
         if flushes:  # what follows the barrier travels in the same segment
             self.flush()
@@ -470,7 +471,7 @@ class StateMachine(RuleBasedStateMachine):
         if self.barriered is not None:
             self.a_checkpoint_is_given_up()
         self.run(self.clock.advance(10.0))
-        self.barriers_pass()
+        self.barriers_pass(loses_objects=False)
         self.a_checkpoint_ends()
         self.run(self.job.started.collector.collect(self.job.live))
         self.every_retained_checkpoint_restores()

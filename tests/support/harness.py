@@ -209,8 +209,12 @@ class Incarnation:
         probe.backend.use_key(key)
         return probe
 
-    async def barrier(self, savepoint: SavepointRequest | None = None) -> Barriered:
-        """Trigger a checkpoint, or this savepoint, and capture every subtask."""
+    async def barrier(
+        self, savepoint: SavepointRequest | None = None, *, loses_objects: bool = False
+    ) -> Barriered:
+        """Trigger a checkpoint, or this savepoint, and capture every subtask. With `loses_objects`
+        each learns that the store has lost something when it has flushed already.
+        """
         coordinator = self.driver.coordinator
         if savepoint is None:
             due = coordinator.next_event_at()
@@ -226,7 +230,11 @@ class Incarnation:
         for task in self.started.tasks:
             canonical = savepoint is not None and savepoint.format == "canonical"
             capture = (task.parts.canonical if canonical else task.parts.snapshotter).capture
-            task.parts.backend.flush()
+            log = task.parts.snapshotter.log
+            of_table = canonical or log is None or not log.complete
+            task.parts.backend.flush(settle=of_table)
+            if loses_objects:
+                task.parts.snapshotter.start_over()
             barriered.pending[task.id] = await capture(checkpoint, SubtaskPosition())
         return barriered
 

@@ -113,6 +113,10 @@ class LogSnapshotter(Captures):
         if not self.log.complete:
             with self.snapshots.counting():
                 await self.snapshots.prepare()
+        if not self.log.complete:
+            # The store may have lost the log after the task flushed: rows that it alone had then
+            # wait for the table, which is to stand for all of them.
+            self.backend.flush()
         state = state_at(self.backend, self.snapshots, position, self.log.base.start)
         pending: PendingSnapshot
         if self.log.complete:
