@@ -141,9 +141,9 @@ def test_a_wrong_option_is_named_and_nothing_started(
     [
         ("nosuch", 2, "wordcount, sessions, outages, module:attribute or file.py:attribute"),
         ("nosuch:job", 1, "no module 'nosuch'"),
-        (f"{JOBS}:missing", 2, "no 'missing' in it"),
-        (f"{JOBS}:number", 2, "found int"),
-        (f"{JOBS}:nothing", 2, "found NoneType"),
+        (f"{JOBS}:missing", 2, "found only broken, mended, nothing, raising in it"),
+        (f"{JOBS}:number", 2, "found 7"),
+        (f"{JOBS}:nothing", 2, "its function has no `return`"),
         (f"{JOBS}:raising", 1, "RuntimeError: no luck"),
         (f"{JOBS}:mended", 2, "--output"),
         ("wordcount", 2, "--input"),

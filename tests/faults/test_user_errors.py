@@ -224,7 +224,7 @@ def test_the_function_is_named_with_its_cause_and_mended_the_job_is_exact(place:
     with pytest.raises(UserFunctionError) as failed:
         start(tally(outside, Mistake(place)), store)
     assert failed.value.what == PLACES[place]
-    assert failed.value.found == "Oops: no luck"
+    assert (failed.value.found or "").startswith("Oops: no luck, at tests/faults/test_user_errors")
     assert isinstance(failed.value.__cause__, Oops)
     assert "fix the function" in failed.value.action
     start(tally(outside, Mistake()), store, seed=3)
@@ -242,7 +242,7 @@ def test_the_function_is_named_also_where_the_text_of_its_error_fails() -> None:
 
     job = Job("unsaid")
     job.source(FragileSource(Mistake())).map(fail, name="fail").sink(Outside())
-    with pytest.raises(UserFunctionError, match=r"fail; .* found Unsaid, whose text fails"):
+    with pytest.raises(UserFunctionError, match=r"fail raised Unsaid, whose text fails"):
         start(job, MemoryStore())
 
 
