@@ -6,17 +6,24 @@ Invariant: but for `sessions` and `joins`, they use only what the revision in `b
 from collections.abc import Iterator
 from typing import Any
 
+import tidelog
 from tidelog import (
     ExpiredTimerInfo,
-    FileSink,
     Job,
     JobArguments,
-    JsonLinesSource,
     StatefulProcessor,
     StatefulProcessorHandle,
     TimerValues,
 )
 from tidelog.runtime.graph import KeyedStream
+
+
+def _public(name: str, name_in_base: str) -> Any:
+    return getattr(tidelog, name, None) or getattr(tidelog, name_in_base)
+
+
+FileSink = _public("FileSink", "Files")
+JsonLinesSource = _public("JsonLinesSource", "JsonLines")
 
 
 def revenue(arguments: JobArguments) -> Job:
