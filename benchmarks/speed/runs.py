@@ -125,6 +125,10 @@ def prepare(source: Path, workload: Workload, inputs: Path, store: Path) -> None
     _follow(source, workload, inputs, store, whole - tables, never)
 
 
+_IDLE_REPORTS: Final = 25
+"""Five seconds of reports after the last record: ten intervals of checkpoints."""
+
+
 def _follow(
     source: Path,
     workload: Workload,
@@ -138,7 +142,7 @@ def _follow(
     command, environment = _command(source, workload, inputs, store.parent, parallelism)
     command += ["--follow", "--report-interval", "200ms", "--checkpoint-interval", "500ms"]
     command += options
-    complete, line = None, ""
+    complete, line, idle = None, "", 0
     with (
         tempfile.TemporaryFile("w+") as errors,
         subprocess.Popen(
@@ -150,10 +154,11 @@ def _follow(
             report: dict[str, Any] = json.loads(line)
             if report["event"] != "progress" or report["records_read"] < records:
                 continue
-            completed = report["checkpoints"]["completed"]
+            completed, idle = report["checkpoints"]["completed"], idle + 1
             # One may have begun before the last record; the one after it has them all.
             complete = completed + 2 if complete is None else complete
-            if completed >= complete:
+            # A job that is idle takes no further one.
+            if completed >= complete or idle == _IDLE_REPORTS:
                 process.send_signal(signal.SIGINT)
                 complete = sys.maxsize
         if process.wait() != 130:
