@@ -28,7 +28,7 @@ class SlotSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What is stored under a number: a start, a checkpoint or a savepoint."""
 
     checkpoint: int
-    """Its number; a start has one as well."""
+    """The checkpoint's number; a start has a number as well."""
     kind: SlotKind
     generation: int | None = None
     attempt: int | None = None
@@ -153,7 +153,7 @@ class CheckpointSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A checkpoint by operator and subtask."""
 
     checkpoint: int
-    """Its number."""
+    """The number of the checkpoint."""
     generation: int
     attempt: int
     created_ms: int

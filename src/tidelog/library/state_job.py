@@ -58,7 +58,7 @@ class StateJob:
     ) -> None:
         """`partition` is its name in errors when it is one of several that share `resources`."""
         self.label = partition or f"database {store.url}"
-        """Its name in errors."""
+        """The name of the job in errors."""
         self.event_loop = event_loop
         check_states(state)
         sinks = sinks or {}

@@ -54,9 +54,9 @@ class StepOwner:
         self.guards: Any = None
         """A weak reference for each block, whose callback is called when Python drops the block."""
         self.step_open = False
-        """It has begun a step, in which it may not have changed anything yet; of tasks only."""
+        """The owner has an open step, maybe without a change yet; set for asyncio tasks only."""
         self.changed = False
-        """It has changed something in its open step."""
+        """The owner has changed state in its open step."""
         self.has_ended = False
 
     @property
@@ -96,7 +96,7 @@ class Steps:
         self._loop_owner: StepOwner | None = None
         """The one that makes changes outside of blocks: the program's loop."""
         self._threads = threading.local()
-        """Its `end` is the `_EndOfThread` of the thread, which is an owner then."""
+        """Its `end`, set in a thread that owns steps, is the `_EndOfThread` of that thread."""
         self.changes = 0
         """Changes since the event loop was last woken to see whether a flush is due."""
 

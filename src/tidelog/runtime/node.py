@@ -52,7 +52,7 @@ class Node(msgspec.Struct, eq=False):
     makes_watermarks: bool = False
     needs_event_time: bool = False
     reads_table_first: bool = False
-    """Its side 1 is a table, which is read to its end before records of side 0, if it has one."""
+    """Side 1 is a table: if it has an end, it is read to it before any record of side 0."""
     silent: tuple["Edge", ...] = ()
     """Inputs whose records never lead to output at once."""
     meaning: Facts = {}

@@ -42,7 +42,7 @@ class CheckpointReport:
     """One checkpoint; what could not be restored is not counted."""
 
     checkpoint: int
-    """Its number, or batch."""
+    """The number of the checkpoint, or the batch of a Spark query."""
     verdict: Verdict
     partitions: int
     rows: int | None

@@ -63,8 +63,11 @@ def load_job(name: str, arguments: JobArguments) -> Job:
 
 def _given(arguments: JobArguments) -> dict[str, Any]:
     """The arguments that differ from their defaults, by name."""
-    values = {field.name: getattr(arguments, field.name) for field in fields(arguments)}
-    return {f.name: values[f.name] for f in fields(arguments) if values[f.name] != f.default}
+    values = {}
+    for field in fields(arguments):
+        if (value := getattr(arguments, field.name)) != field.default:
+            values[field.name] = value
+    return values
 
 
 def _arguments_for(function: Callable[..., Any], arguments: JobArguments) -> Any:

@@ -87,7 +87,7 @@ class CsvSource(ParsedFiles):
         }
         self.schema_names = frozenset(kinds)
         self.columns: _Columns | None = None
-        """Those of all files; None where each file has a header."""
+        """The columns of all files; None where each file has a header."""
         if header is not True:
             names = () if isinstance(header, str) else tuple(header)
             valid = 0 < len(names) == len(set(names)) and self.schema_names.issubset(names)
@@ -233,7 +233,7 @@ class CsvReader(ParsedReader):
         return csv.reader(lines, delimiter=self._source.delimiter, strict=True)
 
     def _columns_of_file(self) -> _Columns | None:
-        """Those that its header names; None where it has none yet."""
+        """The columns that the file's header names; None where it has no header yet."""
         text, size = self.new_text(None), _HEADER_BYTES
         while True:
             data = text.read(0, size)

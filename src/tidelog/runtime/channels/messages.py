@@ -56,7 +56,7 @@ class KeyedBatch(Batch):
 
     @property
     def group_keys(self) -> list[bytes]:
-        """Of each record the key group with the encoded key."""
+        """The key group and the encoded key of each record."""
         return list(map(add, self.groups, self.keys))
 
     def row_keys(self, state: bytes) -> list[bytes]:

@@ -57,7 +57,7 @@ class CompletedCheckpoint(msgspec.Struct, frozen=True):
     """A checkpoint that this run completed."""
 
     checkpoint: Slot
-    """Its number."""
+    """The number of the checkpoint."""
     attempt: CheckpointId
     generation: Generation
     created_ms: int

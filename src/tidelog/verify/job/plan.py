@@ -155,7 +155,8 @@ class _ChainKey(NamedTuple):
     last_key_group: int
     table: str
     savepoint_slot: Slot | None
-    """Of a canonical savepoint: its log is no part of the history that the others share."""
+    """The slot of a canonical savepoint, whose log is separate from that of other checkpoints; None
+    for those."""
 
 
 def plan(
