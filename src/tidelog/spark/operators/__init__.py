@@ -1,1 +1,1 @@
-"""The keyed operators of a job in Spark's `transformWithState`, with their rows as tidelog's bytes."""
+"""The keyed operators of a job in Spark's `transformWithState`, a key group at a time."""

@@ -1,54 +1,59 @@
 """The rows of a job's operator as Spark's state has them, and as an initial state hands them over.
 
-Spark groups records by one column, `KEY`: the key as `encode_key` encodes it, so keys of all types
-are what they are embedded. An *entry* is the key of a row of the table without its key group: the
-state's id (u16, big-endian) and what follows it (docs/internals/format.md). The key group follows
-from the key. Spark keeps for each key:
+Spark groups records by one column, `GROUP`: the key group (int). What Spark calls a key is a key
+group here, so an operator sees what a subtask of an embedded job sees that owns this key group, and
+all of its rows are what they are embedded: rows by time, and those that records of several keys
+share. An *entry* is the key of a row of the table without its key group: the state's id (u16,
+big-endian) and the state's own key (docs/internals/format.md). Spark keeps for each key group:
 
-* the value state `STATE`, columns `STATE_SCHEMA`. `due`: the time of the earliest Spark timer that is
-  registered for the key, null for none. `rows`: all rows of the key, packed (`pack`), while they
-  take at most `PART_BYTES`; else null, and `parts` names the parts: a msgpack array of
-  `[first entry, number]`, ascending;
-* the map state `PARTS`, `number int` to `rows binary`: each part is packed rows, ascending, from its
-  first entry to the next part's.
+* the value state `STATE`, columns `STATE_SCHEMA`:
+  `watermark` is how far event time is, null for not known; `due` is the time of the Spark timer
+  that is registered, null for none; `depth` and `root` are the rows as a tree of pages. With depth
+  0 the root is a page of rows: a msgpack array of entry and value in turn, ascending by entry
+  (`pack`). With a greater one it is a page of references to pages of one level below: a msgpack
+  array of first entry and number (u32, big-endian) in turn. What a page has is at or after its
+  first entry and before that of the next page; nothing is before the first one of a level;
+* the map state `PAGES`, `number int` to `page binary`: all pages but the root.
 
-An initial state is a data frame of the columns `KEY binary, ROWS array<struct<entry binary, value
-binary>>`: one row for each key, or several for a key with many rows, whose entries ascend from row
-to row and within them. It comes with the `OperatorDescription` of the rows: which id is which
-state, and how far event time is. What Spark is to fire is read from the rows of the states whose
-names end in `-by-time`. The description is stored at `description_path(checkpoint, operator)`.
+No number is used for two pages at a time. Pages take `PAGE_BYTES` or about so; a reader does not
+rely on it, nor on the least depth.
+
+An initial state is a data frame with a row of the operator in each of its rows, in any order:
+columns `key_group int, state_id int, key binary, value binary`, as the view `state` of the data
+source has them. `InitialState` has it with the `OperatorDescription`: which id is which state, and
+how far event time is. The description of what a checkpoint has is stored at `description_path`.
 """
 
 from itertools import chain
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from tidelog.checkpoint.manifest import AheadOfWatermark, StateInfo
 
-KEY: Final = "tidelog_key"
-"""The grouping column: the encoded key."""
-STATE: Final = "tidelog_rows"
-STATE_SCHEMA: Final = "due bigint, rows binary, parts binary"
-PARTS: Final = "tidelog_parts"
-PART_KEY_SCHEMA: Final = "number int"
-PART_SCHEMA: Final = "rows binary"
-PART_BYTES: Final = 1 << 16
-"""Packed rows of a key up to this size are one value; more of them are divided."""
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
-ROWS: Final = "tidelog_rows"
-"""The column of an initial state that has the rows of a key."""
-INITIAL_SCHEMA: Final = f"{KEY} binary, {ROWS} array<struct<entry: binary, value: binary>>"
+GROUP: Final = "tidelog_group"
+"""The grouping column: the key group."""
+STATE: Final = "tidelog_state"
+STATE_SCHEMA: Final = "watermark bigint, due bigint, depth int, root binary"
+PAGES: Final = "tidelog_pages"
+PAGE_KEY_SCHEMA: Final = "number int"
+PAGE_SCHEMA: Final = "page binary"
+PAGE_BYTES: Final = 4096
+
+INITIAL_COLUMNS: Final = ("key_group", "state_id", "key", "value")
 
 Row = tuple[bytes, bytes]
-"""An entry and its value."""
+"""An entry and its value; or, in a page of references, a first entry and a number."""
 
 _encode: Any = msgspec.msgpack.Encoder().encode
 _decode: Any = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
 class OperatorDescription(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What an operator's rows mean, for all keys; the fields are those of a checkpoint's manifest."""
+    """What the rows of an operator mean; the fields are those of a checkpoint's manifest."""
 
     operator: str
     key_groups: int
@@ -57,9 +62,16 @@ class OperatorDescription(msgspec.Struct, frozen=True, omit_defaults=True, kw_on
     key_types: tuple[str, ...] = ()
     meaning: tuple[str, ...] = ()
     watermark: int | None = None
-    """Event time at the hand-over: Spark's own begins at none."""
+    """Event time at the hand-over, for key groups that have no state yet: Spark's begins at none."""
     ahead: tuple[AheadOfWatermark, ...] = ()
     """Key groups that were further than `watermark`."""
+
+
+class InitialState(NamedTuple):
+    """The state of an operator that a query begins with."""
+
+    description: OperatorDescription
+    rows: "DataFrame"
 
 
 def description_path(checkpoint: str, operator: str) -> str:
@@ -68,12 +80,12 @@ def description_path(checkpoint: str, operator: str) -> str:
 
 
 def pack(rows: list[Row]) -> bytes:
-    """Rows as one value: a msgpack array of entry and value in turn, ascending by entry."""
+    """A page."""
     packed: bytes = _encode(list(chain.from_iterable(rows)))
     return packed
 
 
-def unpack(data: bytes) -> list[Row]:
-    """The rows of one value."""
-    fields = iter(_decode(data))
+def unpack(page: bytes) -> list[Row]:
+    """The rows or references of a page."""
+    fields = iter(_decode(page))
     return list(zip(fields, fields, strict=True))
