@@ -8,14 +8,14 @@ big-endian) and the state's own key (docs/internals/format.md). Spark keeps for 
 
 * the value state `STATE`, columns `STATE_SCHEMA`:
   `watermark` is how far event time is, null for not known; `due` is the time of the Spark timer
-  that is registered, null for none; `depth` and `root` are the rows as a tree of pages. With depth
-  0 the root is a page of rows: a msgpack array of entry and value in turn, ascending by entry
+  that is registered, null for none; `depth` and `root` are the rows as a tree of pages, and `next`
+  is the number of the next new page. With depth 0 the root is a page of rows: a msgpack array of entry and value in turn, ascending by entry
   (`pack`). With a greater one it is a page of references to pages of one level below: a msgpack
   array of first entry and number (u32, big-endian) in turn. What a page has is at or after its
-  first entry and before that of the next page; nothing is before the first one of a level;
+  first entry and before that of the next page. The first entry of the first page is empty;
 * the map state `PAGES`, `number int` to `page binary`: all pages but the root.
 
-No number is used for two pages at a time. Pages take `PAGE_BYTES` or about so; a reader does not
+No number is used twice. Pages take `PAGE_BYTES` or about so; a reader does not
 rely on it, nor on the least depth.
 
 An initial state is a data frame with a row of the operator in each of its rows, in any order:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 GROUP: Final = "tidelog_group"
 """The grouping column: the key group."""
 STATE: Final = "tidelog_state"
-STATE_SCHEMA: Final = "watermark bigint, due bigint, depth int, root binary"
+STATE_SCHEMA: Final = "watermark bigint, due bigint, depth int, root binary, next int"
 PAGES: Final = "tidelog_pages"
 PAGE_KEY_SCHEMA: Final = "number int"
 PAGE_SCHEMA: Final = "page binary"
@@ -62,7 +62,7 @@ class OperatorDescription(msgspec.Struct, frozen=True, omit_defaults=True, kw_on
     key_types: tuple[str, ...] = ()
     meaning: tuple[str, ...] = ()
     watermark: int | None = None
-    """Event time at the hand-over, for key groups that have no state yet: Spark's begins at none."""
+    """Event time at the hand-over, for key groups without state yet: Spark's begins at none."""
     ahead: tuple[AheadOfWatermark, ...] = ()
     """Key groups that were further than `watermark`."""
 
