@@ -53,13 +53,13 @@ def transform(
     Spark cannot do in the same way, StateSchemaError for a schema that is none, and
     UserFunctionError when the function's `init` fails.
     """
-    _check_modules()
+    check_modules()
     keys = (key,) if isinstance(key, str) else tuple(key)
     _check_stream(df, keys, time_mode)
     initialized(processor, SparkHandle(_Draft(), time_mode))
     columns = tuple(df.columns)
     timed = df if event_time is None else _timed(df, event_time, max_delay_ms, time_mode)
-    schema = _parsed(output_schema)
+    schema = parsed_schema(output_schema)
     # Spark asks for the methods alone; its base class would make this package import pyspark.
     adapter: Any = SparkProcessor(processor, time_mode, columns, shape_of(schema))
     return timed.groupBy(*(timed[f"`{name}`"] for name in keys)).transformWithState(
@@ -87,7 +87,7 @@ class _Draft:
         )
 
 
-def _check_modules() -> None:
+def check_modules() -> None:
     packages = [package for module, package in _NEEDED.items() if not _found(module)]
     if packages:
         raise ConfigError(
@@ -165,7 +165,7 @@ def _timed(df: "DataFrame", column: str, max_delay_ms: Length, time_mode: str) -
     return df.withColumn(name, f.timestamp_millis(f"`{column}`")).withWatermark(name, delay)
 
 
-def _parsed(schema: "StructType | str") -> "StructType":
+def parsed_schema(schema: "StructType | str") -> "StructType":
     from pyspark.sql.types import StructType  # noqa: PLC0415  (heavy)
 
     parsed = StructType.fromDDL(schema) if isinstance(schema, str) else schema
