@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 IN_EVERY_RUN = (
     "wordcount/",
     "source/",
+    "job/",
     "processor/",
     "verify/",
     "cost/",
