@@ -49,10 +49,24 @@ def batches(seed: int = 7, records: int = 400, parts: int = 3) -> list[Records]:
                 "tag": draw.choice("abc"),
             }
         )
-    end = {"k": END, "t": time + 10_000_000, "n": records, "v": 0, "tag": "z"}
+    end = {"k": END, "t": time + 10_000_000, "n": records, "v": 0, "tag": END}
     size = -(-records // parts)
     cut = [rows[start : start + size] for start in range(0, records, size)]
     return [*cut[:-1], [*cut[-1], end]]
+
+
+def inputs(parts: int = 3) -> dict[str, list[Records]]:
+    """The batches of each source that some job has."""
+    source = batches(parts=parts)
+    sides: dict[str, list[Records]] = {"left": [], "right": []}
+    for part in source:
+        *rows, last = part
+        rows, ends = (rows, [last]) if last["k"] == END else (part, [])
+        sides["left"].append([*rows[::2], *ends])
+        sides["right"].append([*rows[1::2], *ends])
+    table = [rows for part in sides["right"] for rows in part]
+    other = batches(seed=11, parts=parts)
+    return {"source": source, "other": other, "table": [table, *[[]] * (parts - 1)], **sides}
 
 
 @dataclass(frozen=True)
@@ -219,7 +233,8 @@ def joins(source: Path, output: Path) -> Job:
     left_join = left.join(right, window=Tumbling("4s"), how="left", name="left-join")
     out.end("left-join", left_join.map(both, name="left-pair"))
     out.end("enrich", left.enrich(right, pair_up, name="enrich"))
-    now = left.enrich(right, pair_up, time="processing", name="enrich-now")
+    table = job.source(JsonLinesSource(source / "table"), name="table").key_by(attrgetter("k"))
+    now = left.enrich(table, pair_up, time="processing", name="enrich-now")
     out.end("enrich-now", now)
     return job
 
@@ -233,8 +248,8 @@ def processors(source: Path, output: Path) -> Job:
     again = once.key_by(attrgetter("tag"), key_type=str)
     several = again.window(Tumbling("30s"), name="of-once").count()
     out.end("several", several)
-    hourly = several.key_by(itemgetter(0)).window(Tumbling("1h"), name="hourly")
-    out.end("window-of-windows", hourly.sum(itemgetter(2)))
+    most = several.key_by(itemgetter(0)).max(itemgetter(2), emit_updates=True, name="most")
+    out.end("maximum", most)
     united = stream.union(_timed(job, source, "other")).key_by(attrgetter("k"))
     out.end("union", united.window(Tumbling("7s"), name="of-union").count())
     return job
@@ -248,15 +263,22 @@ def clocks(source: Path, output: Path) -> Job:
     return job
 
 
-Lines = Counter[tuple[str, str]]
-"""Lines of an output by key and text."""
+UPDATES = frozenset({"count", "sum", "mean", "running-top", "aggregate", "maximum"})
+"""Outputs that are updates, as many as there are buffers: the last one of a key is compared."""
+Line = tuple[str, str]
+"""The key and the text of an output."""
 
 
-def lines_of(directory: Path) -> list[tuple[str, str]]:
+def compared(lines: list[Line], name: str) -> Counter[Line]:
+    """The lines of an output as a multiset."""
+    return Counter(dict(lines).items() if name in UPDATES else lines)
+
+
+def lines_of(directory: Path) -> list[Line]:
     """The lines of an output in the order written, by subtask; without those of the end."""
     from msgspec.json import decode  # noqa: PLC0415  (workers do not read)
 
-    found: list[tuple[str, str]] = []
+    found: list[Line] = []
     for path in sorted(directory.glob("*part-*"), key=lambda path: path.name.lstrip("_")):
         rows: Iterable[Any] = map(decode, path.read_bytes().splitlines())
         found += [(row["k"], row["is"]) for row in rows if row["k"] != END]

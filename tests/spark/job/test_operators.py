@@ -17,30 +17,24 @@ from tidelog.storage.memory import MemoryStore
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LAST = {"count", "sum", "mean", "running-top", "aggregate"}
-"""Outputs that are updates, as many as there are buffers: the last one of a key is compared."""
 OUTPUTS: dict[Callable[[Path, Path], Job], list[str]] = {
     jobs.windows: ["session", "tumbling", "sliding", "top", "records", "lateness"],
-    jobs.keyed: [*sorted(LAST), "count-window", "deduplicate"],
+    jobs.keyed: ["count", "sum", "mean", "running-top", "aggregate", "count-window", "deduplicate"],
     jobs.joins: ["inner-join", "left-join", "enrich", "enrich-now"],
-    jobs.processors: ["streaks", "running", "several", "union"],
+    jobs.processors: ["streaks", "running", "several", "maximum", "union"],
 }
 
 
 def written(place: Place) -> Path:
-    """Input for all jobs, of three batches."""
-    parts = jobs.batches()
-    for number, rows in enumerate(parts):
-        place.add("source", rows)
-        place.add("left", rows[::2] if rows[-1]["k"] != jobs.END else [*rows[:-1:2], rows[-1]])
-        place.add("right", rows[1::2] if rows[-1]["k"] != jobs.END else [*rows[1:-1:2], rows[-1]])
-        place.add("other", jobs.batches(seed=11)[number])
+    """Input for all jobs."""
+    for name, batches in jobs.inputs().items():
+        for rows in batches:
+            place.add(name, rows)
     return place.source("source").parent
 
 
-def compared(directory: Path, name: str) -> Counter[tuple[str, str]]:
-    lines = jobs.lines_of(directory / name)
-    return Counter(dict(lines).items()) if name in LAST else Counter(lines)
+def output(directory: Path, name: str) -> Counter[jobs.Line]:
+    return jobs.compared(jobs.lines_of(directory / name), name)
 
 
 @pytest.mark.parametrize("job", OUTPUTS, ids=lambda job: job.__name__)
@@ -59,6 +53,6 @@ def test_operators_give_on_spark_what_they_give_embedded(
     )
     query.wait()
     for name in OUTPUTS[job]:
-        expected = compared(place.root / "embedded", name)
+        expected = output(place.root / "embedded", name)
         assert expected, name
-        assert compared(place.root / "spark", name) == expected, name
+        assert output(place.root / "spark", name) == expected, name

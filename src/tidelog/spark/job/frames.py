@@ -112,7 +112,7 @@ class Frames:
 
         assert node.operator is not None
         time = self._plan.time_of(node)
-        inputs: dict[int, Node] = {id(head): head for head, _ in self._plan.inputs(node)}
+        inputs: dict[int, Node] = {id(head): head for head, _, _ in self._plan.inputs(node)}
         frames = [self._input(head, node, time) for head in inputs.values()]
         rows = reduce(lambda one, other: one.unionByName(other), frames)
         # The time of the batch: the same when Spark repeats it.
@@ -141,7 +141,7 @@ class Frames:
         """The records that an operator gets of a stage."""
         from pyspark.sql import functions as f  # noqa: PLC0415  (heavy)
 
-        numbers = [self._plan.number(edge) for h, edge in self._plan.inputs(node) if h is head]
+        numbers = [number for other, _, number in self._plan.inputs(node) if other is head]
         rows = self._stage(head, [node]).where(f.col(BRANCH).isin(numbers))
         if head.source is not None and time == "event":
             # The filter is of the mark, or Spark would let it pass the watermark.
