@@ -16,6 +16,7 @@ from tidelog import (
     Count,
     FileSink,
     Job,
+    JobArguments,
     JsonLinesSource,
     OutputTag,
     Row,
@@ -265,6 +266,22 @@ def clocks(source: Path, output: Path) -> Job:
 
 UPDATES = frozenset({"count", "sum", "mean", "running-top", "aggregate", "maximum"})
 """Outputs that are updates, as many as there are buffers: the last one of a key is compared."""
+
+
+def mixed(arguments: JobArguments) -> Job:
+    """A window, a processor and operators in a row, for the command."""
+    job, source = Job("mixed"), arguments.required_input()
+    assert arguments.output is not None
+    out = Outputs(Path(arguments.output))
+    stream = _timed(job, source).key_by(attrgetter("k"))
+    out.end("session", stream.window(Session("1500ms"), name="session").aggregate(stat, both))
+    out.end("streaks", stream.transform_with_state(Streaks, time_mode="event", name="streaks"))
+    once = stream.deduplicate(attrgetter("tag", "v"), ttl="1h", name="once")
+    again = once.key_by(attrgetter("tag"), key_type=str)
+    out.end("several", again.window(Tumbling("30s"), name="of-once").count())
+    return job
+
+
 Line = tuple[str, str]
 """The key and the text of an output."""
 

@@ -15,7 +15,7 @@ from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.node import Node
 from tidelog.spark.job.plan import Descriptions, JobPlan
 from tidelog.spark.operators.group import GroupOperator, OperatorPlan
-from tidelog.spark.operators.layout import GROUP, InitialState, Row, pack
+from tidelog.spark.operators.layout import GROUP, ROWS, InitialState, Row, pack
 from tidelog.spark.operators.records import BRANCH, DATA, MARK
 from tidelog.spark.operators.stage import Output, Stage, StagePlan
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 NOW: Final = "tidelog_now"
-ROWS: Final = "tidelog_rows"
 OUTPUT_SCHEMA: Final = f"{BRANCH} int, {GROUP} int, {DATA} binary, {MARK} timestamp"
 _SCHEMA: Final = pa.schema(
     [
@@ -154,10 +153,11 @@ def initial_rows(rows: "DataFrame") -> "DataFrame":
     in few rows, packed.
     """
     ordered = rows.repartition("key_group").sortWithinPartitions("key_group", "state_id", "key")
-    return ordered.mapInArrow(_packed, f"{GROUP} int, {ROWS} binary")
+    return ordered.mapInArrow(packed_rows, f"{GROUP} int, {ROWS} binary")
 
 
-def _packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def packed_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Ordered rows, those of a key group in few rows."""
     group, rows, size = -1, list[Row](), 0
     for batch in batches:
         columns = [batch.column(name).to_pylist() for name in ("key_group", "state_id", "key")]

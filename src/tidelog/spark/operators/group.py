@@ -87,7 +87,7 @@ class _Times(NamedTuple):
     now_ms: int
 
 
-class _Pages:
+class Pages:
     """The pages of the current key group; `state` is pyspark's map state."""
 
     def __init__(self, state: Any) -> None:
@@ -142,7 +142,7 @@ class GroupOperator:
         self._handle = handle
         name = self._plan.description.operator
         self._state = handle.getValueState(state_name(name), STATE_SCHEMA)
-        self._pages = _Pages(handle.getMapState(pages_name(name), PAGE_KEY_SCHEMA, PAGE_SCHEMA))
+        self._pages = Pages(handle.getMapState(pages_name(name), PAGE_KEY_SCHEMA, PAGE_SCHEMA))
         self._stage: Stage | None = None
         description = self._plan.description
         self._start = EventTime.restored(description.watermark, description.ahead)

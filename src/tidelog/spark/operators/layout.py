@@ -48,6 +48,8 @@ PAGE_BYTES: Final = 4096
 OPERATORS: Final = "tidelog-operators.json"
 """The name of the document in the directory of a query's checkpoint."""
 
+ROWS: Final = "tidelog_rows"
+"""The column of the packed rows of a key group, as `handleInitialState` gets them."""
 INITIAL_COLUMNS: Final = ("key_group", "state_id", "key", "value")
 
 Row = tuple[bytes, bytes]

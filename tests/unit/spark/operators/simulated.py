@@ -6,18 +6,20 @@ greatest mark of all batches before; that of the query is the least of them.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from tidelog import Job
 from tidelog.runtime.node import Node
 from tidelog.spark.job.descriptions import describe
-from tidelog.spark.job.frames import SourcePass
+from tidelog.spark.job.frames import SourcePass, packed_rows
 from tidelog.spark.job.plan import JobPlan
-from tidelog.spark.operators.group import GroupOperator, OperatorPlan
-from tidelog.spark.operators.layout import GROUP
+from tidelog.spark.operators.group import GroupOperator, OperatorPlan, Pages
+from tidelog.spark.operators.layout import GROUP, OperatorDescription, pages_name, state_name
+from tidelog.spark.operators.pages import PagedTable, Tree
 from tidelog.spark.operators.records import BRANCH, DATA, decode_records_of
 from tidelog.state.objects.classes import RecordTypes
 
@@ -114,12 +116,42 @@ class _Records:
         yield "split", self._records
 
 
-class Simulation:
-    """A job's query; `records` of its sinks, or of the operator `until`."""
+class State(NamedTuple):
+    """State of an operator that a query begins with."""
 
-    def __init__(self, job: Job, until: str | None = None) -> None:
-        self.plan = JobPlan(job, until)
-        self.descriptions = describe(self.plan.operators, {}, {})
+    description: OperatorDescription
+    rows: pa.RecordBatch
+
+
+_ROWS = pa.schema(
+    [
+        ("key_group", pa.int32()),
+        ("state_id", pa.int32()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+    ]
+)
+
+
+class _Handed(NamedTuple):
+    tidelog_group: int
+    tidelog_rows: bytes
+
+
+def _handed_over(rows: pa.RecordBatch) -> list[_Handed]:
+    ordered = rows.sort_by([(name, "ascending") for name in _ROWS.names[:3]])
+    packed = [batch.to_pylist() for batch in packed_rows((ordered,))]
+    return [_Handed(row[GROUP], row["tidelog_rows"]) for batch in packed for row in batch]
+
+
+class Simulation:
+    """A job's query; `records` are those of its sinks, by branch."""
+
+    def __init__(self, job: Job, initial: Mapping[str, State] | None = None) -> None:
+        self.plan = JobPlan(job)
+        self._initial = dict(initial or {})
+        begun = {name: state.description for name, state in self._initial.items()}
+        self.descriptions = describe(self.plan.operators, {}, begun)
         self.handles = {node.id: Handle() for node in self.plan.operators}
         self.records: dict[int, list[Any]] = defaultdict(list)
         self._marks: dict[tuple[str, int], int] = {}
@@ -140,6 +172,24 @@ class Simulation:
         self._batch(sources)
         self._batch({})
 
+    def state(self, name: str) -> State:
+        """All rows of an operator, as a savepoint has them."""
+        handle = self.handles[name]
+        found: list[Values] = []
+        watermark, seqno = None, 0
+        pages = handle.states[pages_name(name)]
+        for group, value in handle.states[state_name(name)].of_key.items():
+            watermark, _, number, *tree = value
+            seqno = max(seqno, number)
+            handle.use(group)
+            prefix = group.to_bytes(2, "big")
+            for key, data in PagedTable(prefix, Tree(*tree), Pages(pages)).scan(b"", None):
+                state = int.from_bytes(key[2:4], "big")
+                found.append(dict(zip(_ROWS.names, (group, state, key[4:], data), strict=True)))
+        rows = pa.RecordBatch.from_pylist(found, _ROWS)
+        description = replace(self.descriptions[name], watermark=watermark, seqno=seqno)
+        return State(description, rows)
+
     def _batch(self, sources: dict[str, list[Any]]) -> None:
         self.now_ms += 1_000
         rows: dict[int, list[Values]] = defaultdict(list)
@@ -158,7 +208,7 @@ class Simulation:
         for node in self.plan.operators:
             self._operator(node, rows)
         outputs = [branch for sink in self.plan.sinks for branch in self.plan.branches_of(sink)]
-        for branch in outputs or [0]:
+        for branch in outputs:
             for row in rows.pop(branch, []):
                 self.records[branch] += decode_records_of(row[DATA], self._types)
         self._marks = marks
@@ -180,6 +230,10 @@ class Simulation:
         handle, times = self.handles[node.id], _Times(self.watermark, self.now_ms)
         handle.use(None)
         operator.init(handle)
+        if node.id in self._initial:
+            for row in _handed_over(self._initial.pop(node.id).rows):
+                handle.use(row.tidelog_group)
+                operator.handleInitialState((row.tidelog_group,), row, times)
         by_group: dict[int, list[_InputRow]] = defaultdict(list)
         for branch in {branch for _, _, branch in inputs}:
             for row in rows.pop(branch, []):
