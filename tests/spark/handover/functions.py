@@ -69,32 +69,60 @@ class Mover(StatefulProcessor):
         )
 
 
-def records(seed: int, keys: int, number: int) -> tuple[list[Any], list[Any]]:
-    """Records before and after the seam, out of order within the delay; after it some are late."""
+def records(seed: int, keys: int, parts: list[int]) -> list[list[Any]]:
+    """Records in so many parts, out of order within the delay; a part begins with some that are
+    late, but for the first one.
+    """
     rng = random.Random(seed)
-    made = [
-        {
-            "k": f"key-{rng.randrange(keys)}",
-            "time_ms": _FIRST_MS + index * 200 + rng.randrange(4_000),
-            "tag": rng.choice("abcde"),
-            "v": index,
-        }
-        for index in range(number)
-    ]
-    half = number * 3 // 5
-    late = [
-        {
-            "k": f"key-{at % keys}",
-            "time_ms": _FIRST_MS + half * 200 - 60_000 - at,
-            "tag": "l",
-            "v": -at,
-        }
-        for at in range(10)
-    ]
-    before, after = made[:half], made[half:]
-    return before, [*after[:5], *late, *after[5:]]
+    made: list[list[Any]] = []
+    number = 0
+    for part in parts:
+        rows = [
+            {
+                "k": f"key-{rng.randrange(keys)}",
+                "time_ms": _FIRST_MS + index * 200 + rng.randrange(4_000),
+                "tag": rng.choice("abcde"),
+                "v": index,
+            }
+            for index in range(number, number + part)
+        ]
+        if made:
+            rows[5:5] = [_late(at, number, keys) for at in range(10)]
+        made.append(rows)
+        number += part
+    return made
+
+
+def _late(at: int, number: int, keys: int) -> dict[str, Any]:
+    time = _FIRST_MS + number * 200 - 60_000 - at
+    return {"k": f"key-{at % keys}", "time_ms": time, "tag": "late", "v": -at}
 
 
 def write(path: Path, rows: list[Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+class Keeper(StatefulProcessor):
+    """Reads what it has of a key, for each row; embedded it writes at the first one."""
+
+    def init(self, handle: Any) -> None:
+        self.value = handle.getValueState("value", "n int", 3_600_000)
+        self.list = handle.getListState("list", "n int", 3_600_000)
+        self.plain = handle.getValueState("plain", "n bigint")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        for row in rows:
+            if row.n is not None:
+                self.value.update((row.n,))
+                self.list.appendList([(row.n,), (row.n + 1,)])
+                self.plain.update((row.n,))
+            else:
+                held = [list(self.list.get()), self.value.get(), self.plain.get()]
+                yield Row(k=key[0], l=key[1], found=repr(held))
+
+    def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
+        self.plain.update((initialState.n + (self.plain.get() or (0,))[0],))
+
+
+KEPT = "k string, l bigint, n int"
