@@ -4,7 +4,7 @@ Invariants: it is written before the first batch is planned, and not changed aft
 committed; from then on the query needs nothing of the job's store.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -33,9 +33,27 @@ class Handover(msgspec.Struct, frozen=True):
     """By source what was stored of each split, encoded."""
     format: int = FORMAT_VERSION
 
-    def operator(self, name: str) -> OperatorState | None:
-        """The operator of a name; None: the job did not have it."""
-        return next((operator for operator in self.operators if operator.id == name), None)
+    def operator(self, name: str) -> OperatorState:
+        """The operator of a name; raises ConfigError where the job had none."""
+        for operator in self.operators:
+            if operator.id == name:
+                return operator
+        raise self._none(f"operator {name!r}", [operator.id for operator in self.operators])
+
+    def stored_splits(self, source: str) -> Mapping[str, bytes]:
+        """What is stored of each split of a source; raises ConfigError where the job had none."""
+        if source not in self.splits:
+            raise self._none(f"source {source!r}", self.splits)
+        return self.splits[source]
+
+    def _none(self, what: str, names: Iterable[str]) -> ConfigError:
+        return ConfigError(
+            what,
+            expected=f"one that checkpoint {self.checkpoint} of {self.store} has: "
+            f"{', '.join(sorted(map(repr, names)))}",
+            found="none of that name",
+            action="name one of them",
+        )
 
 
 def without_rows(operator: OperatorState) -> OperatorState:

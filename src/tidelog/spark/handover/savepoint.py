@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tidelog.catalog.locate import find, parse_origin
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
-from tidelog.errors import ConfigError, RestoreError
+from tidelog.errors import RestoreError
 from tidelog.spark.checkpoint.checkpoint import store_url
 from tidelog.spark.source.options import read_options
 from tidelog.spark.source.parts import ReadRequest, connected
@@ -36,19 +36,6 @@ class StoredSavepoint:
     checkpoint: Checkpoint
     access: StoreAccess = PLAIN
 
-    def operator(self, name: str) -> OperatorState:
-        """The stored operator of a name; raises ConfigError where there is none."""
-        for operator in self.checkpoint.operators:
-            if operator.id == name:
-                return operator
-        names = ", ".join(sorted(repr(operator.id) for operator in self.checkpoint.operators))
-        raise ConfigError(
-            f"operator {name!r}",
-            expected=f"an operator of checkpoint {self.checkpoint.slot} of {self.url}: {names}",
-            found="none of that name",
-            action="name one of them",
-        )
-
     def frame(self, spark: "SparkSession", operator: str, *columns: str) -> "DataFrame":
         """Columns of the view `state` of an operator; executors restore one subtask per task."""
         from tidelog.spark.source.datasource import TidelogDataSource  # noqa: PLC0415  (pyspark)
@@ -66,16 +53,9 @@ class StoredSavepoint:
                 yield from part.read(request, session)
 
     def splits(self, source: str) -> dict[str, bytes]:
-        """What is stored of each split of a source, encoded; raises ConfigError for no source."""
-        operator = self.operator(source)
+        """What is stored of each split of a source, encoded."""
+        (operator,) = (o for o in self.checkpoint.operators if o.id == source)
         ids = {info.id for info in operator.states if info.kind == SPLITS}
-        if not ids:
-            raise ConfigError(
-                f"operator {source!r}",
-                expected="a source, with positions of its splits",
-                found="an operator without any",
-                action="name a source of the job",
-            )
         splits: dict[str, bytes] = {}
         for batch in self.batches(source, "state_id", "key", "value"):
             for state, key, value in zip(*map(pa.Array.to_pylist, batch.columns), strict=True):

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tidelog.errors import ConfigError, require
 from tidelog.options.units import Length, milliseconds
-from tidelog.spark.handover.initial import InitialState, Origin, from_savepoint
+from tidelog.spark.handover.begin import Origin
+from tidelog.spark.handover.initial import InitialState, StoredOperator, from_savepoint
 from tidelog.spark.handover.keys import PYTHON_TYPES, KeyColumns
 from tidelog.spark.processor.adapter import UNKNOWN_MS, SparkProcessor, initialized, shape_of
 from tidelog.spark.processor.handle import SparkHandle
@@ -72,10 +73,10 @@ def transform(
     columns = tuple(df.columns)
     initial = InitialState()
     if isinstance(initial_state, str):
-        origin = _origin(initial_state, operator, checkpoint, allow_non_restored_state, access)
+        stored = _stored(initial_state, operator, checkpoint, allow_non_restored_state, access)
         types = {field.name: field.dataType.simpleString() for field in df.schema.fields}
-        stored_keys = KeyColumns(origin.operator, keys, tuple(types[name] for name in keys))
-        initial = from_savepoint(df, origin, stored_keys, handle, time_mode)
+        stored_keys = KeyColumns(stored.name, keys, tuple(types[name] for name in keys))
+        initial = from_savepoint(df, stored, stored_keys, handle, time_mode)
     elif initial_state is not None:
         initial = InitialState(_checked(initial_state, df, keys, processor))
     if time_mode == "event" and initial.watermark is not None:
@@ -97,19 +98,20 @@ def _quoted(column: str) -> str:
     return f"`{column}`"
 
 
-def _origin(
+def _stored(
     savepoint: str,
     operator: str | None,
     checkpoint: str | None,
     allowed: Collection[str],
     access: StoreAccess,
-) -> Origin:
+) -> StoredOperator:
     for name, value in (("operator", operator), ("checkpoint", checkpoint)):
         expected = "a name: that of the stored operator, and the query's checkpointLocation"
         require(
             f"{name}= of a transform with initial_state={savepoint!r}", value, bool(value), expected
         )
-    return Origin(savepoint, operator or "", checkpoint or "", frozenset(allowed), access)
+    origin = Origin(savepoint, checkpoint or "", access)
+    return StoredOperator(origin, operator or "", frozenset(allowed))
 
 
 def _checked(
