@@ -365,20 +365,10 @@ class Event(Enum):
         "the JVM of a stopped Spark session has no %(plugin)s on its class path: it is ended, and "
         "the next session starts one",
     )
-    HANDOVER_BEGINS = (
-        INFO,
-        "a Spark query begins with the state of operator %(operator)s, of checkpoint "
-        "%(checkpoint)d of %(store)s, which is needed until the first batch is committed",
-    )
-    HANDOVER_COMPLETE = (
-        INFO,
-        "the state of operator %(operator)s, of checkpoint %(checkpoint)d of %(store)s, is the "
-        "Spark query's own since its first batch: that store is not read any more",
-    )
+    JOB_MOVED = (INFO, "job %(job)s moves to the Spark checkpoint %(location)s")
     TTL_RESTARTS = (
         WARNING,
-        "what a Spark query takes over of state %(state)s of operator %(operator)s lives for the "
-        "whole TTL of the query's state again: Spark takes no time of expiry",
+        "state %(state)s of operator %(operator)s has its whole TTL again in the Spark query",
     )
     SEGMENT_SKIPPED = (INFO, "a segment is left out of the figures: %(error)s")
 

@@ -35,7 +35,7 @@ def begin(origin: Origin) -> Beginning:
     Raises ConfigError, RestoreError and what the stores raise.
     """
     directory = QueryDirectory(origin.checkpoint, origin.access)
-    if directory.begun():
+    if directory.has_batch():
         return Beginning(directory.read(), None)
     savepoint = read_savepoint(origin.savepoint, origin.access)
     handover = handover_of(savepoint)

@@ -11,7 +11,7 @@ import msgspec
 
 from tidelog.checkpoint.manifest import OperatorState, SubtaskState
 from tidelog.errors import ConfigError, ObjectNotFoundError
-from tidelog.ids import Slot
+from tidelog.ids import Generation, Slot
 from tidelog.spark.checkpoint.checkpoint import COMMITS, store_url
 from tidelog.spark.source.parts import ReadSession, connected
 from tidelog.storage.document import FORMAT_VERSION, open_document, seal_document
@@ -31,6 +31,8 @@ class Handover(msgspec.Struct, frozen=True):
     """Their states, key groups and watermarks; where their rows are stored is left out."""
     splits: Mapping[str, Mapping[str, bytes]] = {}
     """By source what was stored of each split, encoded."""
+    generation: Generation | None = None
+    """The start that the query is for the job's sinks; None: the job itself may go on."""
     format: int = FORMAT_VERSION
 
     def operator(self, name: str) -> OperatorState:
@@ -83,7 +85,7 @@ class QueryDirectory:
         self.url = store_url(location)
         self._access = access
 
-    def begun(self) -> bool:
+    def has_batch(self) -> bool:
         """Whether a batch of the query is committed: the initial state is in its own state."""
         with connected(self.url, self._access) as session:
             return session.run(_has_commits(session))

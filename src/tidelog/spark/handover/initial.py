@@ -7,15 +7,16 @@ needed later is in the query's checkpoint: up to which event time the job has dr
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidelog.effects import SystemClock
 from tidelog.events import Event
 from tidelog.spark.handover.begin import Origin, begin
 from tidelog.spark.handover.keys import KeyColumns
-from tidelog.spark.handover.savepoint import watermark_of
+from tidelog.spark.handover.savepoint import event_time_of
 from tidelog.spark.handover.typed import TypedState, compared, typed_rows
 from tidelog.spark.processor.handle import SparkHandle
+from tidelog.state.event_time import UNKNOWN
 from tidelog.state.processor import TimeMode
 
 if TYPE_CHECKING:
@@ -25,11 +26,11 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class StoredOperator:
+class OperatorOrigin:
     """An operator of a savepoint, as the user names it."""
 
     origin: Origin
-    name: str
+    operator: str
     allowed: Collection[str] = ()
     """State that may be left out: `OPERATOR/STATE`, or an operator for all of its."""
 
@@ -48,7 +49,7 @@ class InitialState:
 
 def from_savepoint(
     df: "DataFrame",
-    stored: StoredOperator,
+    origin: OperatorOrigin,
     keys: KeyColumns,
     handle: SparkHandle,
     time_mode: TimeMode,
@@ -58,20 +59,18 @@ def from_savepoint(
     Raises ConfigError, RestoreError, StateSchemaError and what the stores raise, before there is a
     query.
     """
-    beginning = begin(stored.origin)
+    beginning = begin(origin.origin)
     handover, savepoint = beginning.handover, beginning.savepoint
-    operator = handover.operator(stored.name)
-    watermark = watermark_of(operator)
-    facts: dict[str, Any] = {"checkpoint": handover.checkpoint, "store": handover.store}
+    operator = handover.operator(origin.operator)
+    least = event_time_of(operator).watermark
+    watermark = None if least == UNKNOWN else least
     if savepoint is None:
-        Event.HANDOVER_COMPLETE.log(logger, operator=operator.id, **facts)
         return InitialState(None, TypedState({}, 0), watermark)
     keys.check_types(operator.key_types)
     now_ms = SystemClock().now_ms()
-    typed = compared(operator, handle.states, time_mode, stored.allowed, now_ms)
+    typed = compared(operator, handle.states, time_mode, origin.allowed, now_ms)
     for name, ttl_ms in typed.ttls.items():
         if ttl_ms is not None:
             Event.TTL_RESTARTS.log(logger, operator=operator.id, state=name)
     rows = typed_rows(df.sparkSession, savepoint, keys, typed, timers=time_mode != "none")
-    Event.HANDOVER_BEGINS.log(logger, operator=operator.id, **facts)
     return InitialState(rows, typed, watermark)

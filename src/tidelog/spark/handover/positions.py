@@ -20,7 +20,7 @@ from tidelog.connectors.kafka.reading.partitions import EARLIEST, TopicPartition
 from tidelog.errors import ConfigError, RestoreError, StorageError
 from tidelog.spark.handover.begin import Origin, begin
 from tidelog.storage.local_files import make_directory, sync_directory
-from tidelog.storage.open import PLAIN, StoreAccess
+from tidelog.storage.open import StoreAccess
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -35,16 +35,16 @@ _CHUNK_BYTES: Final = 1 << 20
 class SplitPosition(NamedTuple):
     """How far a job has read a split."""
 
-    split: str
+    name: str
     ended: bool
     position: Any
 
 
 def positions_of(splits: Mapping[str, bytes]) -> Iterator[SplitPosition]:
     """The stored splits of a source, in the order of their names."""
-    for split, data in sorted(splits.items()):
+    for name, data in sorted(splits.items()):
         ended, position, *_ = msgspec.msgpack.decode(data)
-        yield SplitPosition(split, ended, position)
+        yield SplitPosition(name, ended, position)
 
 
 def starting_offsets(
@@ -53,18 +53,20 @@ def starting_offsets(
     *,
     checkpoint: str,
     partitions: Mapping[str, int] | None = None,
-    access: StoreAccess = PLAIN,
+    endpoint: str | None = None,
+    encryption_key: str | None = None,
 ) -> str:
     """Offsets of a job's `KafkaSource`, for option `startingOffsets` of Spark's Kafka source.
 
     `savepoint` is `URL@NAME`, `source` the source's name in the job, and `checkpoint` the query's
     `checkpointLocation`: once a batch is committed there, what it has kept is the answer. Spark
     wants an offset for every partition. `partitions` has the number of partitions by topic: those
-    that the job has stored nothing of begin at their oldest message.
+    that the job has stored nothing of begin at their oldest message. `endpoint` is that of an S3
+    server, and `encryption_key` says where the key of an encrypted store is.
 
     Raises ConfigError, RestoreError for a source that is not Kafka, and what the stores raise.
     """
-    handover = begin(Origin(savepoint, checkpoint, access)).handover
+    handover = begin(Origin(savepoint, checkpoint, StoreAccess(endpoint, encryption_key))).handover
     offsets: dict[str, dict[str, int]] = {}
     for topic, count in (partitions or {}).items():
         offsets[topic] = dict.fromkeys(map(str, range(count)), _FROM_THE_OLDEST)
@@ -81,7 +83,7 @@ def starting_offsets(
 class UnreadFiles:
     """What a job has left of its input files."""
 
-    begun: tuple[str, ...]
+    known_uris: tuple[str, ...]
     """The files that it has read or begun to read, as Spark names them in `_metadata.file_path`."""
     tails: str
     """A directory with the unread end of each file that was read in part, as files of text."""
@@ -90,7 +92,7 @@ class UnreadFiles:
         """A condition for a stream of Spark over the job's files: leaves out those begun."""
         from pyspark.sql import functions as f  # noqa: PLC0415  (heavy)
 
-        return ~f.col("_metadata.file_path").isin(list(self.begun))
+        return ~f.col("_metadata.file_path").isin(list(self.known_uris))
 
 
 def unread_files(
@@ -101,18 +103,19 @@ def unread_files(
     tails: Path | str,
     checkpoint: str,
     header: bool = False,
-    access: StoreAccess = PLAIN,
+    endpoint: str | None = None,
+    encryption_key: str | None = None,
 ) -> UnreadFiles:
     """The files of a job's source of lines (text, JSON, CSV) that a query still has to read.
 
     `path` is that of the source. Of files read in part the rest is written to the directory
     `tails`, which the query reads beside the others; `header`: their first line names columns, and
-    a rest begins with it too. `savepoint`, `source`, `checkpoint` are as for `starting_offsets`.
+    a rest begins with it too. The other arguments are those of `starting_offsets`.
 
     Raises ConfigError, RestoreError for a source without lines, StorageError for a file that is
     not as the job has read it, and what the stores raise.
     """
-    handover = begin(Origin(savepoint, checkpoint, access)).handover
+    handover = begin(Origin(savepoint, checkpoint, StoreAccess(endpoint, encryption_key))).handover
     root, target = Path(path).absolute(), Path(tails).absolute()
     if target == root or root in target.parents:
         raise ConfigError(
@@ -121,16 +124,16 @@ def unread_files(
             found="one within it",
             action="choose another one",
         )
-    begun: list[str] = []
+    uris: list[str] = []
     make_directory(target)
-    for number, stored in enumerate(positions_of(handover.stored_splits(source))):
-        if not stored.ended and stored.position is None:
+    for number, split in enumerate(positions_of(handover.stored_splits(source))):
+        if not split.ended and split.position is None:
             continue
-        file = root / stored.split if root.is_dir() else root
-        begun += java_uris(file)
-        if not stored.ended:
-            _write_tail(source, file, stored, target / f"{number:06d}", header=header)
-    return UnreadFiles(tuple(begun), str(target))
+        file = root / split.name if root.is_dir() else root
+        uris += java_uris(file)
+        if not split.ended:
+            _write_tail(source, file, split, target / f"{number:06d}", header=header)
+    return UnreadFiles(tuple(uris), str(target))
 
 
 def java_uris(file: Path) -> tuple[str, str]:
@@ -143,12 +146,12 @@ def java_uris(file: Path) -> tuple[str, str]:
 
 
 def _write_tail(
-    source: str, file: Path, stored: SplitPosition, target: Path, *, header: bool
+    source: str, file: Path, split: SplitPosition, target: Path, *, header: bool
 ) -> None:
     """Write what comes after a position, unless an earlier call has."""
-    position = stored.position
+    position = split.position
     if not isinstance(position, list) or len(position) not in (3, 6):
-        raise _not_of(source, "a source of lines, with offsets in files", stored.split, position)
+        raise _not_of(source, "a source of lines, with offsets in files", split.name, position)
     if target.exists():
         return
     opened = InputFile(file)

@@ -12,13 +12,14 @@ import msgspec
 import pyarrow as pa
 
 from tidelog.catalog.locate import find, parse_origin
-from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
+from tidelog.checkpoint.manifest import Checkpoint, OperatorState
 from tidelog.errors import RestoreError
 from tidelog.spark.checkpoint.checkpoint import store_url
 from tidelog.spark.source.options import read_options
 from tidelog.spark.source.parts import ReadRequest, connected
 from tidelog.spark.source.planning import plan
 from tidelog.spark.source.views import chosen
+from tidelog.state.event_time import UNKNOWN, EventTime
 from tidelog.storage.open import PLAIN, StoreAccess
 
 if TYPE_CHECKING:
@@ -90,20 +91,21 @@ def read_savepoint(origin: str, access: StoreAccess = PLAIN) -> StoredSavepoint:
     return StoredSavepoint(url, checkpoint, access)
 
 
-def watermark_of(operator: OperatorState) -> int | None:
-    """Event time up to which all subtasks have dropped what is late; None: it is not known."""
-    watermarks = list(map(late_up_to, operator.subtasks))
-    known = [watermark for watermark in watermarks if watermark is not None]
-    return min(known) if known and len(known) == len(watermarks) else None
+def event_time_of(operator: OperatorState) -> EventTime:
+    """Event time up to which the operator has dropped what is late, by key group.
 
-
-def late_up_to(subtask: SubtaskState) -> int | None:
-    """A record of the subtask is late at or below this time, if it is not later in its key group.
-
-    The newest watermark decides it, also while the timers of that one still fire.
+    The newest watermark decides what is late, also while the timers of that one still fire.
     """
-    watermarks = (subtask.watermark, subtask.advancing)
-    return max((mark for mark in watermarks if mark is not None), default=None)
+    times: dict[int, int] = {}
+    for subtask in operator.subtasks:
+        event_time = EventTime.restored(subtask.watermark, subtask.ahead)
+        if subtask.advancing is not None:
+            event_time.advance(subtask.advancing)
+        groups = range(subtask.first_key_group, subtask.last_key_group + 1)
+        for group in groups:
+            times[group] = event_time.ahead.get(group, event_time.watermark)
+    least = min(times.values(), default=UNKNOWN)
+    return EventTime(least, {group: time for group, time in times.items() if time > least})
 
 
 def _check(url: str, checkpoint: Checkpoint) -> None:

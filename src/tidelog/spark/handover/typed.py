@@ -55,8 +55,8 @@ class TypedState:
         has_expiry = self.ttls[name] is not None
         decode = state.value_codec.decode
         if state.kind == "list":
-            stored = (self._living(data, has_expiry) for data in _decode_elements(value))
-            state.appendList([decode(data) for data in stored if data is not None])
+            elements = [self._living(data, has_expiry) for data in _decode_elements(value)]
+            state.appendList([decode(data) for data in elements if data is not None])
             return
         living = self._living(value, has_expiry)
         if living is None:
@@ -118,11 +118,11 @@ def typed_rows(
     """
     from pyspark.sql import functions as f  # noqa: PLC0415  (heavy)
 
-    stored = savepoint.frame(spark, keys.operator, "state", "state_kind", "key", "value")
+    view = savepoint.frame(spark, keys.operator, "state", "state_kind", "key", "value")
     names = [*state.ttls, *([TIMERS] if timers else [])]
     columns = [f"`{name}` {kind}" for name, kind in zip(keys.names, keys.types, strict=True)]
     schema = ", ".join([*columns, f"{_STATE} string, {_ENTRY} binary, {_VALUE} binary"])
-    rows = stored.where(f.col("state").isin(names)).mapInArrow(_Split(keys), schema)
+    rows = view.where(f.col("state").isin(names)).mapInArrow(_Split(keys), schema)
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or "200")
     by_key = [f"`{name}`" for name in keys.names]
     return rows.repartition(partitions, *by_key).sortWithinPartitions(*by_key, _STATE, _ENTRY)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from tidelog.errors import ConfigError, require
 from tidelog.options.units import Length, milliseconds
 from tidelog.spark.handover.begin import Origin
-from tidelog.spark.handover.initial import InitialState, StoredOperator, from_savepoint
+from tidelog.spark.handover.initial import InitialState, OperatorOrigin, from_savepoint
 from tidelog.spark.handover.keys import PYTHON_TYPES, KeyColumns
 from tidelog.spark.processor.adapter import UNKNOWN_MS, SparkProcessor, initialized, shape_of
 from tidelog.spark.processor.handle import SparkHandle
 from tidelog.state.processor import StatefulProcessor, TimeMode
-from tidelog.storage.open import PLAIN, StoreAccess
+from tidelog.storage.open import StoreAccess
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,7 +47,8 @@ def transform(
     operator: str | None = None,
     checkpoint: str | None = None,
     allow_non_restored_state: Collection[str] = (),
-    access: StoreAccess = PLAIN,
+    endpoint: str | None = None,
+    encryption_key: str | None = None,
 ) -> "DataFrame":
     """Run a `StatefulProcessor` (a class or factory) over the rows of each key of a stream.
 
@@ -58,7 +59,8 @@ def transform(
 
     With `initial_state="URL@NAME"` the query begins with the state that `operator` has in this
     savepoint of an embedded job. `checkpoint` is then the query's own `checkpointLocation`, which
-    remembers what was taken over. A data frame as `initial_state` has the key's columns and others:
+    remembers what was taken over; `allow_non_restored_state` names state that may be left out. A
+    data frame as `initial_state` has the key's columns and others:
     the function gets its rows in `handleInitialState`.
 
     What differs from the embedded runtime: docs/guides/processor.md. Raises ConfigError for what
@@ -73,10 +75,11 @@ def transform(
     columns = tuple(df.columns)
     initial = InitialState()
     if isinstance(initial_state, str):
-        stored = _stored(initial_state, operator, checkpoint, allow_non_restored_state, access)
+        access = StoreAccess(endpoint, encryption_key)
+        origin = _origin(initial_state, operator, checkpoint, allow_non_restored_state, access)
         types = {field.name: field.dataType.simpleString() for field in df.schema.fields}
-        stored_keys = KeyColumns(stored.name, keys, tuple(types[name] for name in keys))
-        initial = from_savepoint(df, stored, stored_keys, handle, time_mode)
+        stored_keys = KeyColumns(origin.operator, keys, tuple(types[name] for name in keys))
+        initial = from_savepoint(df, origin, stored_keys, handle, time_mode)
     elif initial_state is not None:
         initial = InitialState(_checked(initial_state, df, keys, processor))
     if time_mode == "event" and initial.watermark is not None:
@@ -98,20 +101,21 @@ def _quoted(column: str) -> str:
     return f"`{column}`"
 
 
-def _stored(
+def _origin(
     savepoint: str,
     operator: str | None,
     checkpoint: str | None,
     allowed: Collection[str],
     access: StoreAccess,
-) -> StoredOperator:
+) -> OperatorOrigin:
     for name, value in (("operator", operator), ("checkpoint", checkpoint)):
         expected = "a name: that of the stored operator, and the query's checkpointLocation"
         require(
             f"{name}= of a transform with initial_state={savepoint!r}", value, bool(value), expected
         )
-    origin = Origin(savepoint, checkpoint or "", access)
-    return StoredOperator(origin, operator or "", frozenset(allowed))
+    return OperatorOrigin(
+        Origin(savepoint, checkpoint or "", access), operator or "", frozenset(allowed)
+    )
 
 
 def _checked(
