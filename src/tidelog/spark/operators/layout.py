@@ -6,14 +6,15 @@ all of its rows are what they are embedded: rows by time, and those that records
 share. An *entry* is the key of a row of the table without its key group: the state's id (u16,
 big-endian) and the state's own key (docs/internals/format.md). Spark keeps for each key group:
 
-* the value state `STATE`, columns `STATE_SCHEMA`:
+* the value state `state_name(operator)`, columns `STATE_SCHEMA`:
   `watermark` is how far event time is, null for not known; `due` is the time of the Spark timer
   that is registered, null for none; `depth` and `root` are the rows as a tree of pages, and `next`
-  is the number of the next new page. With depth 0 the root is a page of rows: a msgpack array of entry and value in turn, ascending by entry
-  (`pack`). With a greater one it is a page of references to pages of one level below: a msgpack
-  array of first entry and number (u32, big-endian) in turn. What a page has is at or after its
-  first entry and before that of the next page. The first entry of the first page is empty;
-* the map state `PAGES`, `number int` to `page binary`: all pages but the root.
+  is the number of the next new page. With depth 0 the root is a page of rows: a msgpack array of
+  entry and value in turn, ascending by entry (`pack`). With a greater one it is a page of
+  references to pages of one level below: a msgpack array of first entry and number (u32,
+  big-endian) in turn. What a page has is at or after its first entry and before that of the next
+  page. The first entry of the first page is empty;
+* the map state `pages_name(operator)`, `number int` to `page binary`: all pages but the root.
 
 No number is used twice. Pages take `PAGE_BYTES` or about so; a reader does not
 rely on it, nor on the least depth.
@@ -21,7 +22,8 @@ rely on it, nor on the least depth.
 An initial state is a data frame with a row of the operator in each of its rows, in any order:
 columns `key_group int, state_id int, key binary, value binary`, as the view `state` of the data
 source has them. `InitialState` has it with the `OperatorDescription`: which id is which state, and
-how far event time is. The description of what a checkpoint has is stored at `description_path`.
+how far event time is. The checkpoint of a query keeps the descriptions of its operators in the
+document `OPERATORS`.
 """
 
 from itertools import chain
@@ -30,18 +32,20 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from tidelog.checkpoint.manifest import AheadOfWatermark, StateInfo
+from tidelog.storage.document import FORMAT_VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 GROUP: Final = "tidelog_group"
 """The grouping column: the key group."""
-STATE: Final = "tidelog_state"
 STATE_SCHEMA: Final = "watermark bigint, due bigint, depth int, root binary, next int"
-PAGES: Final = "tidelog_pages"
 PAGE_KEY_SCHEMA: Final = "number int"
 PAGE_SCHEMA: Final = "page binary"
 PAGE_BYTES: Final = 4096
+
+OPERATORS: Final = "tidelog-operators.json"
+"""The name of the document in the directory of a query's checkpoint."""
 
 INITIAL_COLUMNS: Final = ("key_group", "state_id", "key", "value")
 
@@ -67,6 +71,13 @@ class OperatorDescription(msgspec.Struct, frozen=True, omit_defaults=True, kw_on
     """Key groups that were further than `watermark`."""
 
 
+class QueryOperators(msgspec.Struct, frozen=True):
+    """The document `OPERATORS`."""
+
+    operators: tuple[OperatorDescription, ...]
+    format: int = FORMAT_VERSION
+
+
 class InitialState(NamedTuple):
     """The state of an operator that a query begins with."""
 
@@ -74,9 +85,13 @@ class InitialState(NamedTuple):
     rows: "DataFrame"
 
 
-def description_path(checkpoint: str, operator: str) -> str:
-    """Where the description of an operator lies in the checkpoint of a query."""
-    return f"{checkpoint.rstrip('/')}/tidelog/{operator}.json"
+def state_name(operator: str) -> str:
+    """The name of an operator's value state; by these names the operators of a query are known."""
+    return f"tidelog_state:{operator}"
+
+
+def pages_name(operator: str) -> str:
+    return f"tidelog_pages:{operator}"
 
 
 def pack(rows: list[Row]) -> bytes:

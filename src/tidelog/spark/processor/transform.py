@@ -60,14 +60,14 @@ def transform(
     With `initial_state="URL@NAME"` the query begins with the state that `operator` has in this
     savepoint of an embedded job. `checkpoint` is then the query's own `checkpointLocation`, which
     remembers what was taken over; `allow_non_restored_state` names state that may be left out. A
-    data frame as `initial_state` has the key's columns and others:
-    the function gets its rows in `handleInitialState`.
+    data frame as `initial_state` has the key's columns and others: the function gets its rows in
+    `handleInitialState`.
 
     What differs from the embedded runtime: docs/guides/processor.md. Raises ConfigError for what
     Spark cannot do in the same way, StateSchemaError for a schema that is none or does not go with
     a stored one, and UserFunctionError when the function's `init` fails.
     """
-    _check_modules()
+    check_modules()
     keys = (key,) if isinstance(key, str) else tuple(key)
     _check_stream(df, keys, time_mode)
     handle = SparkHandle(_Draft(), time_mode)
@@ -85,7 +85,7 @@ def transform(
     if time_mode == "event" and initial.watermark is not None:
         df = _on_time(df, event_time, initial.watermark)
     timed = df if event_time is None else _timed(df, event_time, max_delay_ms, time_mode)
-    schema = _parsed(output_schema)
+    schema = parsed_schema(output_schema)
     watermark = UNKNOWN_MS if initial.watermark is None else initial.watermark
     # Spark asks for the methods alone; its base class would make this package import pyspark.
     adapter: Any = SparkProcessor(
@@ -179,7 +179,7 @@ class _Draft:
         )
 
 
-def _check_modules() -> None:
+def check_modules() -> None:
     packages = [package for module, package in _NEEDED.items() if not _found(module)]
     if packages:
         raise ConfigError(
@@ -257,7 +257,7 @@ def _timed(df: "DataFrame", column: str, max_delay_ms: Length, time_mode: str) -
     return df.withColumn(name, f.timestamp_millis(f"`{column}`")).withWatermark(name, delay)
 
 
-def _parsed(schema: "StructType | str") -> "StructType":
+def parsed_schema(schema: "StructType | str") -> "StructType":
     from pyspark.sql.types import StructType  # noqa: PLC0415  (heavy)
 
     parsed = StructType.fromDDL(schema) if isinstance(schema, str) else schema

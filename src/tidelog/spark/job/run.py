@@ -1,0 +1,145 @@
+"""`tidelog.spark.run`: a job as a query of Spark Structured Streaming."""
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tidelog.effects import Effects
+from tidelog.errors import require
+from tidelog.runtime.graph import Job
+from tidelog.spark.job.descriptions import describe, keep_descriptions, stored_descriptions
+from tidelog.spark.job.frames import Frames
+from tidelog.spark.job.plan import JobPlan
+from tidelog.spark.job.sinks import Ledger, SinkWriters
+from tidelog.spark.job.sources import Positions, SourceOptions, source_frame
+from tidelog.spark.operators.layout import InitialState
+from tidelog.spark.processor.transform import check_modules
+from tidelog.storage.open import PLAIN, StoreAccess
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+logger = logging.getLogger(__name__)
+
+_IDLE_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
+
+
+class JobQuery:
+    """A job that runs as a query."""
+
+    def __init__(self, query: "StreamingQuery", writers: SinkWriters, effects: Effects) -> None:
+        self.query = query
+        """Spark's own object: progress, its exception, `stop`."""
+        self._writers = writers
+        self._effects = effects
+
+    def wait(self, seconds: int | None = None) -> bool:
+        """Wait until the query has ended, or for so long; whether it has. Raises its error."""
+        try:
+            ended = bool(self.query.awaitTermination(seconds)) if seconds is not None else True
+            if seconds is None:
+                self.query.awaitTermination()
+        except BaseException:
+            self._close()
+            raise
+        if ended:
+            self._close()
+        return ended
+
+    def stop(self) -> None:
+        """Stop the query; another start continues with the batch that was under way."""
+        self.query.stop()
+        self._close()
+
+    def _close(self) -> None:
+        self._writers.close()
+        self._effects.offload.close()
+
+
+def run(
+    job: Job,
+    *,
+    checkpoint: str,
+    spark: "SparkSession | None" = None,
+    available_now: bool = False,
+    trigger: str | None = None,
+    sources: SourceOptions | None = None,
+    initial: Mapping[str, InitialState] | None = None,
+    positions: Mapping[str, Positions] | None = None,
+    generation: int = 0,
+    access: StoreAccess = PLAIN,
+) -> JobQuery:
+    """Run a job's graph as a query whose `checkpointLocation` is `checkpoint`.
+
+    `spark` is the session, by default the active one. With `available_now` the query ends when it
+    has handled the input that is there; else it begins a batch every `trigger`, such as
+    "10 seconds", or as soon as the last one has ended. `initial` and `positions` are what operators
+    and sources begin with, and `generation` is that of the job that they are of. `access` is
+    how the checkpoint is opened.
+
+    Raises ConfigError, before anything starts, for what Spark has no equivalent for;
+    StateSchemaError where the states of the job are not those of the checkpoint; and what sinks
+    raise when they open.
+    """
+    from pyspark.sql import SparkSession  # noqa: PLC0415  (heavy)
+
+    check_modules()
+    session = spark or SparkSession.getActiveSession()
+    require("spark", session, session is not None, "a SparkSession, when none is active")
+    assert session is not None
+    plan = JobPlan(job)
+    complete = bool(plan.sources) and bool(plan.sinks)
+    require(f"job {job.name!r}", "none of one", complete, "at least one source and one sink")
+    initial, positions, options = initial or {}, positions or {}, sources or SourceOptions()
+    frames = {
+        node.id: source_frame(session, node, options, positions.get(node.id, {}))
+        for node in plan.sources
+    }
+    stored = stored_descriptions(checkpoint, access)
+    begun = {name: state.description for name, state in initial.items()}
+    descriptions = describe(plan.operators, stored, begun)
+    output = Frames(plan, frames, descriptions, initial).output()
+    branches: dict[int, str] = {}
+    for sink in plan.sinks:
+        branches |= dict.fromkeys(plan.branches_of(sink), sink.id)
+    effects = Effects()
+    writers = SinkWriters(Ledger(checkpoint, access), job.name, branches, job.record_types)
+    try:
+        writers.open(plan.sinks, effects, generation, is_new=not stored)
+        keep_descriptions(checkpoint, descriptions, access)
+        writer = output.writeStream.outputMode("append").foreachBatch(writers.write)
+        writer = writer.option("checkpointLocation", checkpoint).queryName(job.name)
+        if available_now:
+            writer = writer.trigger(availableNow=True)
+        elif trigger is not None:
+            writer = writer.trigger(processingTime=trigger)
+        with _Ending(session, plan, available_now=available_now):
+            query = writer.start()
+    except BaseException:
+        writers.close()
+        effects.offload.close()
+        raise
+    return JobQuery(query, writers, effects)
+
+
+class _Ending:
+    """A context in which a query starts that is to end: with timers of processing time Spark would
+    begin batches without input for ever.
+    """
+
+    def __init__(self, session: "SparkSession", plan: JobPlan, *, available_now: bool) -> None:
+        by_clock = any(plan.time_of(node) == "processing" for node in plan.operators)
+        self._conf: Any = session.conf if available_now and by_clock else None
+
+    def __enter__(self) -> None:
+        if self._conf is not None:
+            self._before = self._conf.get(_IDLE_BATCHES, None)
+            self._conf.set(_IDLE_BATCHES, "false")
+
+    def __exit__(self, *_: object) -> None:
+        if self._conf is not None:
+            if self._before is None:
+                self._conf.unset(_IDLE_BATCHES)
+            else:
+                self._conf.set(_IDLE_BATCHES, self._before)
