@@ -18,6 +18,7 @@ OUTPUT = (
     "best bigint"
 )
 DELAY_MS = 5_000
+END = "end"
 _FIRST_MS = 1_700_000_000_000
 
 
@@ -96,6 +97,11 @@ def records(seed: int, keys: int, parts: list[int]) -> list[list[Any]]:
 def _late(at: int, number: int, keys: int) -> dict[str, Any]:
     time = _FIRST_MS + number * 200 - 60_000 - at
     return {"k": f"key-{at % keys}", "time_ms": time, "tag": "late", "v": -at}
+
+
+def end() -> dict[str, Any]:
+    """A record so much later than the others that all of them are complete."""
+    return {"k": END, "time_ms": _FIRST_MS + 86_400_000, "tag": "end", "v": 0}
 
 
 def write(path: Path, rows: list[Any]) -> None:

@@ -32,7 +32,7 @@ _LEGAL: Final = "/-._~!$&'()*+,;=:@"
 _CHUNK_BYTES: Final = 1 << 20
 
 
-class SplitPosition(NamedTuple):
+class StoredSplit(NamedTuple):
     """How far a job has read a split."""
 
     name: str
@@ -40,11 +40,11 @@ class SplitPosition(NamedTuple):
     position: Any
 
 
-def positions_of(splits: Mapping[str, bytes]) -> Iterator[SplitPosition]:
+def positions_of(splits: Mapping[str, bytes]) -> Iterator[StoredSplit]:
     """The stored splits of a source, in the order of their names."""
     for name, data in sorted(splits.items()):
         ended, position, *_ = msgspec.msgpack.decode(data)
-        yield SplitPosition(name, ended, position)
+        yield StoredSplit(name, ended, position)
 
 
 def starting_offsets(
@@ -145,9 +145,7 @@ def java_uris(file: Path) -> tuple[str, str]:
     return f"file:{path}", f"file://{path}"
 
 
-def _write_tail(
-    source: str, file: Path, split: SplitPosition, target: Path, *, header: bool
-) -> None:
+def _write_tail(source: str, file: Path, split: StoredSplit, target: Path, *, header: bool) -> None:
     """Write what comes after a position, unless an earlier call has."""
     position = split.position
     if not isinstance(position, list) or len(position) not in (3, 6):

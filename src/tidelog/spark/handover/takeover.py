@@ -28,7 +28,9 @@ from tidelog.runtime.restore.plan import plan_restore
 from tidelog.runtime.restore.settle import settle
 from tidelog.spark.handover.begin import Origin, handover_of
 from tidelog.spark.handover.document import Handover, QueryDirectory
+from tidelog.spark.handover.positions import positions_of
 from tidelog.spark.handover.savepoint import StoredSavepoint, event_time_of, read_savepoint
+from tidelog.spark.job.sources import Positions, SplitPosition
 from tidelog.spark.operators.layout import INITIAL_COLUMNS, InitialState, OperatorDescription
 from tidelog.spark.source.parts import ReadSession, connected
 from tidelog.state.event_time import UNKNOWN
@@ -50,20 +52,31 @@ class JobHandover:
     savepoint: StoredSavepoint | None
     """None: the first batch of the query is committed."""
 
-    def description(self, operator: str) -> OperatorDescription | None:
-        """What the rows of an operator mean; None: the job did not have it."""
-        for operator_state in self.handover.operators:
-            if operator_state.id == operator:
-                return described(operator_state)
-        return None
+    @property
+    def generation(self) -> int:
+        """What the job's sinks know this move by: those of the query have later ones."""
+        return self.handover.generation or 0
 
-    def initial_state(self, spark: "SparkSession", operator: str) -> InitialState | None:
-        """The rows that an operator begins with; None where there are none to be read."""
-        description = self.description(operator)
-        if self.savepoint is None or description is None:
-            return None
-        rows = self.savepoint.frame(spark, operator, *INITIAL_COLUMNS)
-        return InitialState(description, rows)
+    def initial(self, spark: "SparkSession") -> dict[str, InitialState]:
+        """What each operator begins with; nothing once a batch is committed."""
+        if self.savepoint is None:
+            return {}
+        states: dict[str, InitialState] = {}
+        for operator in self.handover.operators:
+            if operator.id not in self.handover.splits:
+                rows = self.savepoint.frame(spark, operator.id, *INITIAL_COLUMNS)
+                states[operator.id] = InitialState(described(operator), rows)
+        return states
+
+    def positions(self) -> dict[str, Positions]:
+        """Where each source reads on, also in later starts of the query."""
+        positions: dict[str, Positions] = {}
+        for source, splits in self.handover.splits.items():
+            positions[source] = {
+                split.name: SplitPosition(split.ended, split.position)
+                for split in positions_of(splits)
+            }
+        return positions
 
     def state_partitions(self, cores: int) -> int | None:
         """How many partitions the state needs, which a query keeps for ever; None: it has them.
