@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 IN_EVERY_RUN = (
     "wordcount/",
+    "handover/",
     "source/",
     "job/",
     "processor/",

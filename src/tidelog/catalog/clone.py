@@ -26,6 +26,7 @@ from tidelog.checkpoint.manifest import (
     Start,
     decode_descriptor,
     encode_entry,
+    is_canonical,
     without_transactions,
 )
 from tidelog.checkpoint.retention import slot_ranges
@@ -201,7 +202,7 @@ def _plain(checkpoint: Checkpoint) -> Checkpoint:
 
     But for a canonical one: only as a savepoint does it say that its log is no history.
     """
-    if not isinstance(checkpoint, Savepoint) or checkpoint.canonical:
+    if not isinstance(checkpoint, Savepoint) or is_canonical(checkpoint):
         return checkpoint
     return Checkpoint(**{name: getattr(checkpoint, name) for name in Checkpoint.__struct_fields__})
 

@@ -340,8 +340,8 @@ class CheckpointDriver:
         request = decision.savepoint
         if request is None:
             return entry
-        fields = msgspec.structs.asdict(entry)
-        return Savepoint(**fields, name=request.name, savepoint_format=request.format)
+        fields = {**msgspec.structs.asdict(entry), "name": request.name, "stop": request.stop}
+        return Savepoint(**fields, savepoint_format=request.format)
 
     def _operator(
         self, vertex: Vertex, acknowledged: Mapping[SubtaskId, SubtaskState]

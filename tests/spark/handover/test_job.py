@@ -1,0 +1,76 @@
+"""A whole job moves to Spark with its operators' bytes."""
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark.handover.embedded import finished, lines, stopped
+from tests.spark.handover.functions import END, end, records, write
+from tests.spark.handover.jobs import HANDLED, windows_job
+from tests.spark.support.place import Place
+from tidelog import Job
+from tidelog.spark.handover.begin import Origin
+from tidelog.spark.handover.takeover import take_over
+from tidelog.spark.job.run import run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PARTS = ("o1", "o2", "o3")
+
+
+@pytest.fixture(autouse=True)
+def few_partitions(spark: "SparkSession") -> None:
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+
+
+def output(directory: Path) -> Counter[str]:
+    """What a job has written, but for what the end of the data has made."""
+    rows = [row for part in PARTS for row in lines(directory / part) if row["k"] != END]
+    return Counter(repr(sorted(row.items())) for row in rows)
+
+
+def until_read(job: Job, store: Path, number: int) -> None:
+    """Run a job until it has read so many records, and stop it."""
+    HANDLED.clear()
+    stopped(job, store, lambda: len(HANDLED) >= number)
+
+
+def on_spark(spark: "SparkSession", job: Job, store: Path, query: Path) -> None:
+    """Go on in Spark until the input that is there is read."""
+    handover = take_over(job, Origin(f"{store}@halt", str(query)))
+    moved = run(
+        job,
+        checkpoint=str(query),
+        spark=spark,
+        available_now=True,
+        initial=handover.initial(spark),
+        positions=handover.positions(),
+        generation=handover.generation,
+    )
+    moved.wait()
+
+
+def in_one_run(tmp_path: Path, parts: list[list[Any]]) -> Counter[str]:
+    write(tmp_path / "all/a.jsonl", [row for part in parts for row in part])
+    finished(windows_job(tmp_path / "all", tmp_path / "whole", follow=False), tmp_path / "w")
+    return output(tmp_path / "whole")
+
+
+def test_windows_sessions_and_functions_go_on_with_their_own_bytes(
+    spark: "SparkSession", tmp_path: Path, place: Place
+) -> None:
+    parts = records(7, 20, [600, 400])
+    parts[-1].append(end())
+    source, store, query = tmp_path / "in", tmp_path / "store", place.checkpoint
+    job = windows_job(source, tmp_path / "out", follow=True)
+    write(source / "a.jsonl", parts[0])
+    until_read(job, store, len(parts[0]))
+    first = output(tmp_path / "out")
+    write(source / "b.jsonl", parts[1])
+    on_spark(spark, job, store, query)
+    expected = in_one_run(tmp_path, parts)
+    assert 0 < len(first) < len(expected)
+    assert output(tmp_path / "out") == expected
