@@ -24,6 +24,7 @@ IN_EVERY_RUN = (
     "wordcount/",
     "handover/",
     "source/",
+    "job/",
     "processor/",
     "verify/",
     "cost/",

@@ -85,6 +85,7 @@ def described(
         meaning=stored_meaning(node.meaning),
         watermark=stored.watermark,
         ahead=stored.ahead,
+        seqno=stored.seqno,
     )
 
 

@@ -15,7 +15,7 @@ from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.node import Node
 from tidelog.spark.job.plan import Descriptions, JobPlan
 from tidelog.spark.operators.group import GroupOperator, OperatorPlan
-from tidelog.spark.operators.layout import GROUP, InitialState, Row, pack
+from tidelog.spark.operators.layout import GROUP, ROWS, InitialState, Row, pack
 from tidelog.spark.operators.records import BRANCH, DATA, MARK
 from tidelog.spark.operators.stage import Output, Stage, StagePlan
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 NOW: Final = "tidelog_now"
-ROWS: Final = "tidelog_rows"
 OUTPUT_SCHEMA: Final = f"{BRANCH} int, {GROUP} int, {DATA} binary, {MARK} timestamp"
 _SCHEMA: Final = pa.schema(
     [
@@ -112,7 +111,7 @@ class Frames:
 
         assert node.operator is not None
         time = self._plan.time_of(node)
-        inputs: dict[int, Node] = {id(head): head for head, _ in self._plan.inputs(node)}
+        inputs: dict[int, Node] = {id(head): head for head, _, _ in self._plan.inputs(node)}
         frames = [self._input(head, node, time) for head in inputs.values()]
         rows = reduce(lambda one, other: one.unionByName(other), frames)
         # The time of the batch: the same when Spark repeats it.
@@ -141,7 +140,7 @@ class Frames:
         """The records that an operator gets of a stage."""
         from pyspark.sql import functions as f  # noqa: PLC0415  (heavy)
 
-        numbers = [self._plan.number(edge) for h, edge in self._plan.inputs(node) if h is head]
+        numbers = [number for other, _, number in self._plan.inputs(node) if other is head]
         rows = self._stage(head, [node]).where(f.col(BRANCH).isin(numbers))
         if head.source is not None and time == "event":
             # The filter is of the mark, or Spark would let it pass the watermark.
@@ -154,10 +153,11 @@ def initial_rows(rows: "DataFrame") -> "DataFrame":
     in few rows, packed.
     """
     ordered = rows.repartition("key_group").sortWithinPartitions("key_group", "state_id", "key")
-    return ordered.mapInArrow(_packed, f"{GROUP} int, {ROWS} binary")
+    return ordered.mapInArrow(packed_rows, f"{GROUP} int, {ROWS} binary")
 
 
-def _packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def packed_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Ordered rows, those of a key group in few rows."""
     group, rows, size = -1, list[Row](), 0
     for batch in batches:
         columns = [batch.column(name).to_pylist() for name in ("key_group", "state_id", "key")]

@@ -21,10 +21,19 @@ OUTPUT: Final = "output"
 
 
 class Input(NamedTuple):
-    """Records that a keyed operator gets: a branch of a stage, by the name of its head."""
+    """Records that a keyed operator or a sink gets of a stage."""
 
     head: Node
     edge: Edge
+    branch: int
+
+
+class _Exchange(NamedTuple):
+    """An edge, of which one object may lead to several consumers."""
+
+    consumer: Node
+    edge: Edge
+    branch: int
 
 
 class JobPlan:
@@ -37,9 +46,10 @@ class JobPlan:
         needed = _before(self._until) if self._until is not None else set(map(id, job.nodes))
         self.nodes = [node for node in job.nodes if id(node) in needed]
         """In the order of the graph: a node comes after those before it."""
-        self._edges: list[tuple[Node, Edge]] = []
+        self._edges: list[_Exchange] = []
         for node in self.nodes:
-            self._edges += [(node, edge) for edge in node.inputs]
+            for edge in node.inputs:
+                self._edges.append(_Exchange(node, edge, len(self._edges) + 1))
         for node in self.nodes:
             _check(node, self._first_operators(node))
         self._event_time = self._with_event_time()
@@ -65,7 +75,11 @@ class JobPlan:
 
     def inputs(self, node: Node) -> list[Input]:
         """Where the records of a keyed operator or a sink come from."""
-        return [Input(head, edge) for edge in node.inputs for head in self._heads(edge.node)]
+        inputs: list[Input] = []
+        for consumer, edge, branch in self._edges:
+            if consumer is node:
+                inputs += [Input(head, edge, branch) for head in self._heads(edge.node)]
+        return inputs
 
     def outputs(self) -> list[Node]:
         """The heads of the stages from which records leave the query."""
@@ -77,12 +91,8 @@ class JobPlan:
             heads |= {id(head): head for head in self._heads(end)}
         return list(heads.values())
 
-    def number(self, edge: Edge) -> int:
-        """The number of the branch that an edge is."""
-        return next(i for i, (_, other) in enumerate(self._edges, 1) if other is edge)
-
     def branches_of(self, sink: Node) -> list[int]:
-        return [self.number(edge) for edge in sink.inputs]
+        return [branch for consumer, _, branch in self._edges if consumer is sink]
 
     def stage(
         self, head: Node, targets: Iterable[Node | None], descriptions: "Descriptions"
@@ -94,13 +104,14 @@ class JobPlan:
         leaves = any(target is None for target in targets)
         members = self._members(head)
         routes: dict[str, list[Route]] = {node.id: [] for node in (head, *members)}
-        for consumer, edge in self._edges:
+        for exchange in self._edges:
+            consumer, edge, _ = exchange
             if edge.node.id not in routes:
                 continue
             if any(consumer is member for member in members):
                 routes[edge.node.id].append(Route(edge.tag, consumer.id))
             elif id(consumer) in wanted or (consumer.sink is not None and leaves):
-                branch = self._branch(head, consumer, edge, descriptions)
+                branch = self._branch(head, exchange, descriptions)
                 routes[edge.node.id].append(Route(edge.tag, branch))
         if self._until is not None and leaves and self._until.id in routes:
             routes[self._until.id].append(Route(None, Branch(0, OUTPUT)))
@@ -108,10 +119,8 @@ class JobPlan:
         tuples = {name: tuple(routes_of) for name, routes_of in routes.items()}
         return StagePlan(head.id, tuple(steps), tuples, self.job.record_types)
 
-    def _branch(
-        self, head: Node, consumer: Node, edge: Edge, descriptions: "Descriptions"
-    ) -> Branch:
-        number = self.number(edge)
+    def _branch(self, head: Node, exchange: _Exchange, descriptions: "Descriptions") -> Branch:
+        consumer, edge, number = exchange
         if not consumer.keyed:
             return Branch(number, consumer.id)
         description = descriptions[consumer.id]
@@ -184,7 +193,7 @@ class JobPlan:
         return wanting
 
     def _feeds(self, node: Node, consumer: Node) -> bool:
-        return any(head is node for head, _ in self.inputs(consumer))
+        return any(head is node for head, _, _ in self.inputs(consumer))
 
 
 Descriptions = dict[str, OperatorDescription]

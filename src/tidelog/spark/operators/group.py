@@ -15,7 +15,7 @@ import msgspec
 from tidelog.changelog.change import prefix_end
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.effects import SystemClock
-from tidelog.ids import KeyGroup
+from tidelog.ids import KeyGroup, SeqNo
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.operators.operator import Operator, OperatorContext, OperatorFactory
 from tidelog.runtime.user_code import named_call
@@ -66,6 +66,7 @@ class _GroupState(NamedTuple):
 
     watermark: int | None = None
     due: int | None = None
+    seqno: int = 0
     depth: int = 0
     root: bytes = b""
     next_number: int = 0
@@ -75,6 +76,10 @@ class _GroupState(NamedTuple):
         return Tree(self.depth, bytes(self.root or b""), self.next_number or 0)
 
 
+_NONE: Final = _GroupState()
+"""That of a key group without rows."""
+
+
 class _Times(NamedTuple):
     """The times of a batch."""
 
@@ -82,7 +87,7 @@ class _Times(NamedTuple):
     now_ms: int
 
 
-class _Pages:
+class Pages:
     """The pages of the current key group; `state` is pyspark's map state."""
 
     def __init__(self, state: Any) -> None:
@@ -137,7 +142,7 @@ class GroupOperator:
         self._handle = handle
         name = self._plan.description.operator
         self._state = handle.getValueState(state_name(name), STATE_SCHEMA)
-        self._pages = _Pages(handle.getMapState(pages_name(name), PAGE_KEY_SCHEMA, PAGE_SCHEMA))
+        self._pages = Pages(handle.getMapState(pages_name(name), PAGE_KEY_SCHEMA, PAGE_SCHEMA))
         self._stage: Stage | None = None
         description = self._plan.description
         self._start = EventTime.restored(description.watermark, description.ahead)
@@ -166,7 +171,8 @@ class GroupOperator:
         table.write([group + entry for entry, _ in rows], [value for _, value in rows])
         watermark = self._start.of(group)
         due = self._due(table, group, description.states, watermark)
-        self._keep(state, _GroupState(_known(watermark), due, *table.store()))
+        seqno = description.seqno
+        self._keep(state, _GroupState(_known(watermark), due, seqno, *table.store()))
 
     def close(self) -> None:
         """The end of the partition's batch."""
@@ -190,6 +196,7 @@ class GroupOperator:
         backend.event_time = EventTime(
             self._start.of(group) if state.watermark is None else state.watermark
         )
+        backend.seqno = SeqNo(max(state.seqno, plan.description.seqno))
         mark = 1000 * (max(times.watermark, 0) + 1) if plan.time == "event" else None
         with named_call(name, lambda: f"operator {name!r}"):
             operator = plan.operator()
@@ -205,7 +212,7 @@ class GroupOperator:
         _remove_expired(backend, table, group)
         watermark, infos = backend.event_time.watermark, backend.registry.infos()
         due = self._due(table, group, infos, max(watermark, times.watermark))
-        self._keep(state, _GroupState(_known(watermark), due, *table.store()))
+        self._keep(state, _GroupState(_known(watermark), due, backend.seqno, *table.store()))
 
     def _handled(
         self, operator: Operator, batches: list[KeyedBatch], times: _Times
@@ -242,18 +249,18 @@ class GroupOperator:
 
     def _stored(self) -> _GroupState:
         value = self._state.get()
-        return _GroupState() if value is None else _GroupState(*value)
+        return _NONE if value is None else _GroupState(*value)
 
     def _keep(self, before: _GroupState, after: _GroupState) -> None:
         """Store the state of the key group, and set its timer."""
         if not after.depth and not after.root:
-            after = _GroupState()
+            after = _NONE
         if after.due != before.due:
             if before.due is not None:
                 self._handle.deleteTimer(before.due)
             if after.due is not None:
                 self._handle.registerTimer(after.due)
-        if after == _GroupState():
+        if after == _NONE:
             self._state.clear()
         elif after != before:
             self._state.update(after)

@@ -8,9 +8,10 @@ big-endian) and the state's own key (docs/internals/format.md). Spark keeps for 
 
 * the value state `state_name(operator)`, columns `STATE_SCHEMA`:
   `watermark` is how far event time is, null for not known; `due` is the time of the Spark timer
-  that is registered, null for none; `depth` and `root` are the rows as a tree of pages, and `next`
-  is the number of the next new page. With depth 0 the root is a page of rows: a msgpack array of
-  entry and value in turn, ascending by entry (`pack`). With a greater one it is a page of
+  that is registered, null for none; `seqno` is above that of all changes of the key group, as rows
+  of lists and of records are numbered by it; `depth` and `root` are the rows as a tree of pages,
+  and `next` is the number of the next new page. With depth 0 the root is a page of rows: a msgpack
+  array of entry and value in turn, ascending by entry (`pack`). With a greater one it is a page of
   references to pages of one level below: a msgpack array of first entry and number (u32,
   big-endian) in turn. What a page has is at or after its first entry and before that of the next
   page. The first entry of the first page is empty;
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 GROUP: Final = "tidelog_group"
 """The grouping column: the key group."""
-STATE_SCHEMA: Final = "watermark bigint, due bigint, depth int, root binary, next int"
+STATE_SCHEMA: Final = "watermark bigint, due bigint, seqno bigint, depth int, root binary, next int"
 PAGE_KEY_SCHEMA: Final = "number int"
 PAGE_SCHEMA: Final = "page binary"
 PAGE_BYTES: Final = 4096
@@ -47,6 +48,8 @@ PAGE_BYTES: Final = 4096
 OPERATORS: Final = "tidelog-operators.json"
 """The name of the document in the directory of a query's checkpoint."""
 
+ROWS: Final = "tidelog_rows"
+"""The column of the packed rows of a key group, as `handleInitialState` gets them."""
 INITIAL_COLUMNS: Final = ("key_group", "state_id", "key", "value")
 
 Row = tuple[bytes, bytes]
@@ -69,6 +72,8 @@ class OperatorDescription(msgspec.Struct, frozen=True, omit_defaults=True, kw_on
     """Event time at the hand-over, for key groups without state yet: Spark's begins at none."""
     ahead: tuple[AheadOfWatermark, ...] = ()
     """Key groups that were further than `watermark`."""
+    seqno: int = 0
+    """That of the hand-over: the greatest of all subtasks."""
 
 
 class QueryOperators(msgspec.Struct, frozen=True):
