@@ -14,9 +14,10 @@ import msgspec
 
 from tidelog.connectors.files.compressed import MEMBERS, CompressedText
 from tidelog.connectors.files.line_reader import LineFiles
+from tidelog.connectors.files.lines import TextFileSource
 from tidelog.connectors.files.source import InputFile, InputFiles
 from tidelog.connectors.kafka.reading.source import KafkaSource
-from tidelog.errors import ConfigError, CorruptObjectError, StorageError
+from tidelog.errors import CorruptObjectError, StorageError
 from tidelog.runtime.graph import Job
 from tidelog.runtime.source import Source
 from tidelog.runtime.subtasks.vertices import class_names
@@ -78,7 +79,7 @@ async def read_splits(
     """
     if source.topics:
         return {**before, **dict(_partitions(offsets, source, before))}
-    files = InputFiles(source.path, source.include, follow=False)
+    files = TextFileSource(source.path, source.include)
     splits = dict(before)
     for number, entry in offsets.file_logs.items():
         async for record in _log(store, number, entry):
@@ -174,13 +175,3 @@ def _end_of(file: Path, modified_ms: int) -> list[Any]:
         return text.position(offset)
     finally:
         opened.close()
-
-
-def no_sources(checkpoint: str) -> ConfigError:
-    """The error for a query whose sources are not known."""
-    return ConfigError(
-        f"checkpoint {checkpoint}",
-        expected="that of a job, as `tidelog spark run` starts it",
-        found="one without a description of the job's sources",
-        action="name the checkpoint directory of such a query",
-    )
