@@ -142,7 +142,7 @@ class Running(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
         for row in rows:
             self.total.add((row.v,))
-            yield (key[0], row.n, self.total.get()[0])
+            yield (key[0], self.total.get()[0])
 
 
 class Clocked(StatefulProcessor):
@@ -216,8 +216,9 @@ def keyed(source: Path, output: Path) -> Job:
     out.end("mean", stream.mean(value, emit_updates=True))
     out.end("running-top", stream.top(2, by=attrgetter("v", "n"), emit_updates=True, name="tops"))
     out.end("aggregate", stream.aggregate(stat, both, emit_updates=True))
-    out.end("count-window", stream.window(Count(7), name="sevens").sum(value))
-    out.end("deduplicate", stream.deduplicate(attrgetter("tag", "v"), ttl="1h"))
+    out.end("count-window", stream.window(Count(7), name="sevens").count())
+    first = stream.deduplicate(attrgetter("tag"), ttl="1h")
+    out.end("deduplicate", first.map(attrgetter("k", "tag"), name="first-tag"))
     return job
 
 
@@ -233,6 +234,8 @@ def joins(source: Path, output: Path) -> Job:
     out.end("inner-join", pairs.map(both, name="inner-pair"))
     left_join = left.join(right, window=Tumbling("4s"), how="left", name="left-join")
     out.end("left-join", left_join.map(both, name="left-pair"))
+    outer = left.join(right, ("-300ms", "300ms"), how="outer", name="outer-join")
+    out.end("outer-join", outer.map(both, name="outer-pair"))
     out.end("enrich", left.enrich(right, pair_up, name="enrich"))
     table = job.source(JsonLinesSource(source / "table"), name="table").key_by(attrgetter("k"))
     now = left.enrich(table, pair_up, time="processing", name="enrich-now")
@@ -245,7 +248,7 @@ def processors(source: Path, output: Path) -> Job:
     stream = _timed(job, source).key_by(attrgetter("k"))
     out.end("streaks", stream.transform_with_state(Streaks, time_mode="event", name="streaks"))
     out.end("running", stream.transform_with_state(Running, name="running"))
-    once = stream.deduplicate(attrgetter("tag", "v"), ttl="1h", name="once")
+    once = stream.deduplicate(attrgetter("n"), ttl="1h", name="once")
     again = once.key_by(attrgetter("tag"), key_type=str)
     several = again.window(Tumbling("30s"), name="of-once").count()
     out.end("several", several)
@@ -264,7 +267,7 @@ def clocks(source: Path, output: Path) -> Job:
     return job
 
 
-UPDATES = frozenset({"count", "sum", "mean", "running-top", "aggregate", "maximum"})
+UPDATES = frozenset({"count", "sum", "mean", "running-top", "aggregate", "maximum", "running"})
 """Outputs that are updates, as many as there are buffers: the last one of a key is compared."""
 
 
@@ -276,7 +279,7 @@ def mixed(arguments: JobArguments) -> Job:
     stream = _timed(job, source).key_by(attrgetter("k"))
     out.end("session", stream.window(Session("1500ms"), name="session").aggregate(stat, both))
     out.end("streaks", stream.transform_with_state(Streaks, time_mode="event", name="streaks"))
-    once = stream.deduplicate(attrgetter("tag", "v"), ttl="1h", name="once")
+    once = stream.deduplicate(attrgetter("n"), ttl="1h", name="once")
     again = once.key_by(attrgetter("tag"), key_type=str)
     out.end("several", again.window(Tumbling("30s"), name="of-once").count())
     return job

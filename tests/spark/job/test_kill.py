@@ -23,15 +23,20 @@ def written(place: Place, parts: int) -> None:
         place.add("source", rows)
 
 
+def query_settings() -> list[str]:
+    """Options for a small Spark."""
+    conf = {**BASE, "spark.sql.shuffle.partitions": "2"}
+    settings = [text for name, value in conf.items() for text in ("--conf", f"{name}={value}")]
+    return ["--master", "local[2]", *settings]
+
+
 @contextmanager
 def query(place: Place, output: Path, *options: str) -> Iterator["subprocess.Popen[str]"]:
     """The command on the input of a place; killed in the end with all that it has started."""
-    conf = {**BASE, "spark.sql.shuffle.partitions": "2"}
-    settings = [text for name, value in conf.items() for text in ("--conf", f"{name}={value}")]
     process = started(
         *("spark", "run", "tests.spark.job.jobs:mixed", "--checkpoint", str(place.checkpoint)),
         *("--input", str(place.source("source").parent), "--output", str(output)),
-        *("--available-now", "--files-per-batch", "1", "--master", "local[2]", *settings, *options),
+        *("--available-now", "--files-per-batch", "1", *query_settings(), *options),
         env={**os.environ, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"},
         start_new_session=True,
     )

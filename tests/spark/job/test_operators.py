@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 OUTPUTS: dict[Callable[[Path, Path], Job], list[str]] = {
     jobs.windows: ["session", "tumbling", "sliding", "top", "records", "lateness"],
     jobs.keyed: ["count", "sum", "mean", "running-top", "aggregate", "count-window", "deduplicate"],
-    jobs.joins: ["inner-join", "left-join", "enrich", "enrich-now"],
+    jobs.joins: ["inner-join", "left-join", "outer-join", "enrich", "enrich-now"],
     jobs.processors: ["streaks", "running", "several", "maximum", "union"],
 }
 
@@ -56,3 +56,43 @@ def test_operators_give_on_spark_what_they_give_embedded(
         expected = output(place.root / "embedded", name)
         assert expected, name
         assert output(place.root / "spark", name) == expected, name
+
+
+def test_a_query_with_timers_of_processing_time_ends_when_the_input_is_handled(
+    spark: "SparkSession", place: Place
+) -> None:
+    for rows in jobs.batches(records=30):
+        place.add("source", rows)
+    source, output = place.source("source").parent, place.root / "spark"
+    query = tidelog.spark.run(
+        jobs.clocks(source, output),
+        checkpoint=str(place.checkpoint),
+        spark=spark,
+        available_now=True,
+        sources=tidelog.spark.SourceOptions(files_per_batch=1),
+    )
+    query.wait()
+    lines = Counter(jobs.lines_of(output / "clocked"))
+    assert lines, "timers of the first batches have fired in later ones"
+    assert set(lines.values()) == {1}
+
+
+def test_part_of_a_job_runs_over_a_data_frame(spark: "SparkSession", place: Place) -> None:
+    source = written(place)
+    run(jobs.windows(source, place.root / "embedded"), MemoryStore())
+    schema = "k string, t bigint, n bigint, v bigint, tag string"
+    rows = tidelog.spark.run_operator(
+        spark.readStream.schema(schema).json(str(source / "source")),
+        jobs.windows(source, place.root / "none"),
+        "sliding-text",
+        output_schema="k string, is string",
+        checkpoint=str(place.checkpoint),
+    )
+    found: list[jobs.Line] = []
+    writer = rows.writeStream.foreachBatch(
+        lambda frame, _: found.extend(map(tuple, frame.collect()))
+    )
+    writer = writer.option("checkpointLocation", str(place.checkpoint))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    found = [line for line in found if line[0] != jobs.END]
+    assert jobs.compared(found, "sliding") == output(place.root / "embedded", "sliding")

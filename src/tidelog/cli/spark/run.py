@@ -19,9 +19,12 @@ from tidelog.errors import UnavailableError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tidelog.runtime.graph import Job
+    from tidelog.spark.handover.takeover import JobHandover
     from tidelog.spark.job.run import JobQuery
 
 _LOOK_S = 1
+_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,17 @@ class QueryOptions:
     follow: bool = declared("--follow", is_flag=True, help="The job waits for more input.")
     checkpoint: str = declared(
         "--checkpoint", required=True, metavar="URL", help="Where the query's state goes."
+    )
+    origin: str | None = declared(
+        "--from",
+        metavar="URL@NAME",
+        help="Go on with the state of a stopped embedded job, from this savepoint.",
+    )
+    allowed: tuple[str, ...] = declared(
+        "--allow-non-restored-state",
+        multiple=True,
+        metavar="OPERATOR",
+        help="State of the savepoint that may be left out; may be repeated.",
     )
     available_now: bool = declared(
         "--available-now", is_flag=True, help="End when the input that is there is handled."
@@ -84,6 +98,7 @@ def run_command(
         JobArguments(options.input, options.output, options.include, options.follow, arguments),
     )
     with _session(job, options) as spark, _ending() as stopped:
+        taken = _taken_over(definition, spark, options)
         query = run(
             definition,
             checkpoint=options.checkpoint,
@@ -95,10 +110,28 @@ def run_command(
                 messages_per_batch=options.messages_per_batch,
                 kafka=options.kafka,
             ),
+            initial=taken.initial(spark) if taken else None,
+            positions=taken.positions() if taken else None,
+            generation=taken.generation if taken else 0,
         )
         ended = _waited(query, definition.name, stopped)
     output.show({"job": definition.name, "ended": ended}, "ended" if ended else "stopped")
     return EXIT_OK if ended else EXIT_INTERRUPTED
+
+
+def _taken_over(job: "Job", spark: "SparkSession", options: QueryOptions) -> "JobHandover | None":
+    """What the query goes on with; sets the number of state partitions, unless the user has."""
+    if options.origin is None:
+        return None
+    from tidelog.spark.handover.begin import Origin  # noqa: PLC0415  # not needed for --help
+    from tidelog.spark.handover.takeover import take_over  # noqa: PLC0415
+
+    origin = Origin(options.origin, options.checkpoint)
+    taken = take_over(job, origin, options.allowed)
+    partitions = taken.state_partitions(spark.sparkContext.defaultParallelism)
+    if partitions is not None and _PARTITIONS not in options.conf:
+        spark.conf.set(_PARTITIONS, str(partitions))
+    return taken
 
 
 def _waited(query: "JobQuery", name: str, stopped: list[int]) -> bool:

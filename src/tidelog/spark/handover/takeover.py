@@ -110,6 +110,7 @@ def described(operator: OperatorState) -> OperatorDescription:
         meaning=operator.meaning,
         watermark=None if event_time.watermark == UNKNOWN else event_time.watermark,
         ahead=event_time.stored(),
+        seqno=max((subtask.seqno for subtask in operator.subtasks), default=0),
     )
 
 
