@@ -10,7 +10,9 @@ from tests.spark.handover.embedded import finished, lines, stopped
 from tests.spark.handover.functions import END, end, records, write
 from tests.spark.handover.jobs import HANDLED, windows_job
 from tests.spark.support.place import Place
-from tidelog import Job
+from tests.support.cli import tidelog as command
+from tidelog import Job, RestoreError
+from tidelog.spark.handover.back import bring_back
 from tidelog.spark.handover.begin import Origin
 from tidelog.spark.handover.takeover import take_over
 from tidelog.spark.job.run import run
@@ -48,7 +50,7 @@ def on_spark(spark: "SparkSession", job: Job, store: Path, query: Path) -> None:
         available_now=True,
         initial=handover.initial(spark),
         positions=handover.positions(),
-        generation=handover.generation,
+        after=handover.predecessor,
     )
     moved.wait()
 
@@ -59,18 +61,28 @@ def in_one_run(tmp_path: Path, parts: list[list[Any]]) -> Counter[str]:
     return output(tmp_path / "whole")
 
 
-def test_windows_sessions_and_functions_go_on_with_their_own_bytes(
+def test_a_job_goes_on_in_spark_and_back_as_in_one_run(
     spark: "SparkSession", tmp_path: Path, place: Place
 ) -> None:
-    parts = records(7, 20, [600, 400])
+    parts = records(7, 20, [500, 300, 300])
     parts[-1].append(end())
     source, store, query = tmp_path / "in", tmp_path / "store", place.checkpoint
     job = windows_job(source, tmp_path / "out", follow=True)
+    counts = []
     write(source / "a.jsonl", parts[0])
     until_read(job, store, len(parts[0]))
-    first = output(tmp_path / "out")
+    counts.append(output(tmp_path / "out").total())
     write(source / "b.jsonl", parts[1])
     on_spark(spark, job, store, query)
+    counts.append(output(tmp_path / "out").total())
+    bring_back(spark, str(query), f"{store}@back", parallelism=3)
+    with pytest.raises(RestoreError, match="it went back to savepoint"):
+        on_spark(spark, job, store, query)
+    write(source / "c.jsonl", parts[2])
+    finished(windows_job(source, tmp_path / "out", follow=False), store)
     expected = in_one_run(tmp_path, parts)
-    assert 0 < len(first) < len(expected)
+    counts.append(expected.total())
+    assert counts == sorted({*counts, 0})[1:], "each part has output"
     assert output(tmp_path / "out") == expected
+    inspected = command("inspect", store, "--deep")
+    assert inspected.exit_code == 0, inspected.output

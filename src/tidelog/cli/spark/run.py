@@ -91,6 +91,7 @@ def run_command(
     from tidelog.cli.run.definition import load_job  # noqa: PLC0415  # not needed for --help
     from tidelog.runtime.config import JobArguments  # noqa: PLC0415
     from tidelog.spark.job.run import run  # noqa: PLC0415
+    from tidelog.spark.job.sinks import Predecessor  # noqa: PLC0415
     from tidelog.spark.job.sources import SourceOptions  # noqa: PLC0415
 
     definition = load_job(
@@ -112,7 +113,7 @@ def run_command(
             ),
             initial=taken.initial(spark) if taken else None,
             positions=taken.positions() if taken else None,
-            generation=taken.generation if taken else 0,
+            after=taken.predecessor if taken else Predecessor(),
         )
         ended = _waited(query, definition.name, stopped)
     output.show({"job": definition.name, "ended": ended}, "ended" if ended else "stopped")

@@ -105,6 +105,11 @@ class InputFiles(Source):
         """The file, or the directory of the files."""
         return self._path
 
+    @property
+    def include(self) -> str:
+        """The pattern of the files that are read."""
+        return self._include
+
     def would_read(self, file: Path) -> bool:
         return self.split_of(file) is not None
 

@@ -51,4 +51,11 @@ def handover_of(savepoint: StoredSavepoint) -> Handover:
         if any(info.kind == SPLITS for info in operator.states):
             splits[operator.id] = savepoint.splits(operator.id)
     operators = tuple(map(without_rows, checkpoint.operators))
-    return Handover(savepoint.url, checkpoint.slot, checkpoint.job, operators, splits)
+    return Handover(
+        savepoint.url,
+        checkpoint.slot,
+        checkpoint.job,
+        operators,
+        splits,
+        checkpoint_id=checkpoint.checkpoint_id,
+    )

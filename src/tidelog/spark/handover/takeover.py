@@ -30,6 +30,7 @@ from tidelog.spark.handover.begin import Origin, handover_of
 from tidelog.spark.handover.document import Handover, QueryDirectory
 from tidelog.spark.handover.positions import positions_of
 from tidelog.spark.handover.savepoint import StoredSavepoint, event_time_of, read_savepoint
+from tidelog.spark.job.sinks import Predecessor
 from tidelog.spark.job.sources import Positions, SplitPosition
 from tidelog.spark.operators.layout import INITIAL_COLUMNS, InitialState, OperatorDescription
 from tidelog.spark.source.parts import ReadSession, connected
@@ -53,9 +54,9 @@ class JobHandover:
     """None: the first batch of the query is committed."""
 
     @property
-    def generation(self) -> int:
-        """What the job's sinks know this move by: those of the query have later ones."""
-        return self.handover.generation or 0
+    def predecessor(self) -> Predecessor:
+        """What the job's sinks know of it."""
+        return Predecessor(self.handover.generation or 0, self.handover.checkpoint_id)
 
     def initial(self, spark: "SparkSession") -> dict[str, InitialState]:
         """What each operator begins with; nothing once a batch is committed."""

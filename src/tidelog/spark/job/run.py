@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING, Any
 from tidelog.effects import Effects
 from tidelog.errors import require
 from tidelog.runtime.graph import Job
-from tidelog.spark.job.descriptions import describe, keep_descriptions, stored_descriptions
+from tidelog.spark.handover.document import QueryDirectory
+from tidelog.spark.handover.sources import described_sources
+from tidelog.spark.job.descriptions import (
+    KEY_GROUPS,
+    describe,
+    keep_descriptions,
+    stored_descriptions,
+)
 from tidelog.spark.job.frames import Frames
 from tidelog.spark.job.plan import JobPlan
-from tidelog.spark.job.sinks import Ledger, SinkWriters
+from tidelog.spark.job.sinks import Ledger, Predecessor, SinkWriters
 from tidelog.spark.job.sources import Positions, SourceOptions, source_frame
 from tidelog.spark.operators.layout import InitialState
 from tidelog.spark.processor.transform import check_modules
@@ -67,7 +74,7 @@ def run(
     sources: SourceOptions | None = None,
     initial: Mapping[str, InitialState] | None = None,
     positions: Mapping[str, Positions] | None = None,
-    generation: int = 0,
+    after: Predecessor = Predecessor(),  # noqa: B008  (a constant)
     access: StoreAccess = PLAIN,
 ) -> JobQuery:
     """Run a job's graph as a query whose `checkpointLocation` is `checkpoint`.
@@ -75,7 +82,7 @@ def run(
     `spark` is the session, by default the active one. With `available_now` the query ends when it
     has handled the input that is there; else it begins a batch every `trigger`, such as
     "10 seconds", or as soon as the last one has ended. `initial` and `positions` are what operators
-    and sources begin with, and `generation` is that of the job that they are of. `access` is
+    and sources begin with, and `after` is the job that they are of. `access` is
     how the checkpoint is opened.
 
     Raises ConfigError, before anything starts, for what Spark has no equivalent for;
@@ -104,9 +111,11 @@ def run(
     for sink in plan.sinks:
         branches |= dict.fromkeys(plan.branches_of(sink), sink.id)
     effects = Effects()
+    key_groups = max((one.key_groups for one in descriptions.values()), default=KEY_GROUPS)
+    QueryDirectory(checkpoint, access).begin(described_sources(job, key_groups))
     writers = SinkWriters(Ledger(checkpoint, access), job.name, branches, job.record_types)
     try:
-        writers.open(plan.sinks, effects, generation, is_new=not stored)
+        writers.open(plan.sinks, effects, after, is_new=not stored)
         keep_descriptions(checkpoint, descriptions, access)
         writer = output.writeStream.outputMode("append").foreachBatch(writers.write)
         writer = writer.option("checkpointLocation", checkpoint).queryName(job.name)

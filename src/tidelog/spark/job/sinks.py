@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -45,6 +45,15 @@ class _Start(msgspec.Struct, frozen=True):
     format: int = FORMAT_VERSION
 
 
+class Predecessor(NamedTuple):
+    """The job that a query goes on with, as its sinks know it."""
+
+    generation: int = 0
+    """That of its last start; a query's starts have later ones."""
+    checkpoint: CheckpointId = CheckpointId(0)
+    """Its last one; batches are checkpoints after it."""
+
+
 class BatchTransactions(msgspec.Struct, frozen=True):
     """The transactions of a batch by the names of their sinks."""
 
@@ -73,6 +82,12 @@ class Ledger:
                 except ObjectExistsError:
                     continue  # of another start, at the same time: the greater one goes on
                 return Generation(last)
+
+    def last_start(self) -> int:
+        """The number of the last start; 0: there was none."""
+        with connected(self._url, self._access) as session:
+            names = session.run(_names(session, _STARTS))
+        return max((int(name.removeprefix(_STARTS)) for name in names), default=0)
 
     def batches(self) -> list[BatchTransactions]:
         """The newest batches of which transactions are stored, in their order."""
@@ -106,16 +121,20 @@ class SinkWriters:
         self._branches = branches
         self._types = RecordTypes(types)
         self._writers: dict[str, SinkWriter] = {}
+        self._after = Predecessor()
         self._stored: int | None = None
         """The last batch of which transactions are stored."""
         self._closing = ExitStack()
 
-    def open(self, sinks: Sequence[Node], effects: Effects, after: int, *, is_new: bool) -> None:
+    def open(
+        self, sinks: Sequence[Node], effects: Effects, after: Predecessor, *, is_new: bool
+    ) -> None:
         """Open a writer for each sink, and commit what the last batch has left to commit.
 
-        `after`: the generation of the job that the query goes on with. Raises what sinks raise.
+        `after`: the job that the query goes on with. Raises what sinks raise.
         """
-        generation = self._ledger.start(effects.token(), after)
+        self._after = after
+        generation = self._ledger.start(effects.token(), after.generation)
         stored = self._ledger.batches()
         self._stored = stored[-1].batch if stored else None
         retained: list[bytes] = []
@@ -124,7 +143,7 @@ class SinkWriters:
         for node in sinks:
             assert node.sink is not None
             committed = {
-                batch.transactions[node.id]: _checkpoint(batch.batch)
+                batch.transactions[node.id]: self._checkpoint(batch.batch)
                 for batch in stored[:-1]
                 if node.id in batch.transactions
             }
@@ -137,7 +156,7 @@ class SinkWriters:
                 effects.token(),
                 tuple(retained),
                 committed,
-                is_new_job=is_new and not stored and not after,
+                is_new_job=is_new and not stored and not after.generation,
                 clock=effects.clock,
             )
             with user_code(node.id):
@@ -157,7 +176,7 @@ class SinkWriters:
         transactions: dict[str, bytes] = {}
         for name, writer in self._writers.items():
             with user_code(name):
-                token = writer.pre_commit(_checkpoint(batch))
+                token = writer.pre_commit(self._checkpoint(batch))
             if token is not None:
                 transactions[name] = bytes(token)
         if transactions:
@@ -171,16 +190,15 @@ class SinkWriters:
         """Release all writers."""
         self._closing.close()
 
+    def _checkpoint(self, batch: int) -> CheckpointId:
+        return CheckpointId(self._after.checkpoint + batch + 1)
+
     def _write(self, name: str, records: list[Any]) -> None:
         writer = self._writers[name]
         with user_code(name):
             writer.write(records)
             if writer.full():
                 writer.make_room()
-
-
-def _checkpoint(batch: int) -> CheckpointId:
-    return CheckpointId(batch + 1)
 
 
 def _close(name: str, writer: SinkWriter) -> None:
