@@ -1,6 +1,7 @@
 """The settings of the plug-in: complete, validated, added to what is there."""
 
 import json
+import os
 import re
 import sys
 from pathlib import Path
