@@ -54,10 +54,10 @@ def run(
     session = spark or SparkSession.getActiveSession()
     require("spark", session, session is not None, "a SparkSession, when none is active")
     assert session is not None
-    taken = None
+    handover = None
     if savepoint is not None:
-        taken = take_over(job, Origin(savepoint, checkpoint), allow_non_restored_state)
-        partitions = taken.state_partitions(session.sparkContext.defaultParallelism)
+        handover = take_over(job, Origin(savepoint, checkpoint), allow_non_restored_state)
+        partitions = handover.state_partitions(session.sparkContext.defaultParallelism)
         if partitions is not None and _PARTITIONS not in session.conf.getAll:
             session.conf.set(_PARTITIONS, str(partitions))
     return start_query(
@@ -67,9 +67,9 @@ def run(
         available_now=available_now,
         trigger=trigger,
         sources=sources or SourceOptions(),
-        initial=taken.initial(session) if taken else {},
-        positions=taken.positions() if taken else {},
-        after=taken.predecessor if taken else Predecessor(),
+        initial=handover.initial(session) if handover else {},
+        positions=handover.positions() if handover else {},
+        after=handover.predecessor if handover else Predecessor(),
     )
 
 

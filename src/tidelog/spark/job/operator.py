@@ -35,8 +35,8 @@ def operator_frame(
     check_modules()
     plan = JobPlan(job, name)
     sources = {node.id: _source(df, node.id) for node in plan.sources}
-    begun = {operator: state.description for operator, state in initial.items()}
-    descriptions = describe(plan.operators, stored_descriptions(checkpoint), begun)
+    handed_over = {operator: state.description for operator, state in initial.items()}
+    descriptions = describe(plan.operators, stored_descriptions(checkpoint), handed_over)
     keep_descriptions(checkpoint, descriptions)
     schema = parsed_schema(output_schema)
     output = Frames(plan, sources, descriptions, initial).output()

@@ -43,15 +43,15 @@ class JobQuery:
     def wait(self, seconds: int | None = None) -> bool:
         """Wait until the query has ended, or for so long; whether it has. Raises its error."""
         try:
-            ended = bool(self.query.awaitTermination(seconds)) if seconds is not None else True
+            has_ended = bool(self.query.awaitTermination(seconds)) if seconds is not None else True
             if seconds is None:
                 self.query.awaitTermination()
         except BaseException:
             self._close()
             raise
-        if ended:
+        if has_ended:
             self._close()
-        return ended
+        return has_ended
 
     def stop(self) -> None:
         """Stop the query; another start continues with the batch that was under way."""
@@ -86,9 +86,9 @@ def start_query(
         node.id: source_frame(session, node, sources, positions.get(node.id, {}))
         for node in plan.sources
     }
-    stored = stored_descriptions(checkpoint)
-    begun = {name: state.description for name, state in initial.items()}
-    descriptions = describe(plan.operators, stored, begun)
+    descriptions_before = stored_descriptions(checkpoint)
+    handed_over = {name: state.description for name, state in initial.items()}
+    descriptions = describe(plan.operators, descriptions_before, handed_over)
     output = Frames(plan, frames, descriptions, initial).output()
     branches: dict[int, str] = {}
     for sink in plan.sinks:
@@ -98,7 +98,7 @@ def start_query(
     QueryDirectory(checkpoint).begin(described_sources(job, key_groups))
     writers = SinkWriters(Ledger(checkpoint), job.name, branches, job.record_types)
     try:
-        writers.open(plan.sinks, effects, after, is_new=not stored)
+        writers.open(plan.sinks, effects, after, is_new=not descriptions_before)
         keep_descriptions(checkpoint, descriptions)
         writer = output.writeStream.outputMode("append").foreachBatch(writers.write)
         writer = writer.option("checkpointLocation", checkpoint).queryName(job.name)

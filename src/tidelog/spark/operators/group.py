@@ -235,8 +235,8 @@ class GroupOperator:
     def _backend(self, number: int, table: PagedTable, now_ms: int) -> KeyedBackend:
         plan, clock = self._plan, _BatchClock(now_ms)
         description = plan.description
-        stored = frozenset(map(parse_type, description.key_types))
-        keys = KnownTypes(f"keys of operator {description.operator!r}", stored, plan.key_types)
+        known_types = frozenset(map(parse_type, description.key_types))
+        keys = KnownTypes(f"keys of operator {description.operator!r}", known_types, plan.key_types)
         return KeyedBackend(
             StateRegistry(description.operator, description.states, keys, plan.value_types),
             description.key_groups,
