@@ -5,7 +5,6 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from tests.process.harness import started, wait_until
 from tests.spark.job import jobs
@@ -31,12 +30,11 @@ def query_settings() -> list[str]:
 
 
 @contextmanager
-def query(place: Place, output: Path, *options: str) -> Iterator["subprocess.Popen[str]"]:
-    """The command on the input of a place; killed in the end with all that it has started."""
+def query(place: Place, job: str, *options: str) -> Iterator["subprocess.Popen[str]"]:
+    """The command with a checkpoint in a place; killed in the end with all that it has started."""
     process = started(
-        *("spark", "run", "tests.spark.job.jobs:mixed", "--checkpoint", str(place.checkpoint)),
-        *("--input", str(place.source("source").parent), "--output", str(output)),
-        *("--available-now", "--files-per-batch", "1", *query_settings(), *options),
+        *("spark", "run", job, "--checkpoint", str(place.checkpoint), "--available-now"),
+        *(*query_settings(), *options),
         env={**os.environ, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"},
         start_new_session=True,
     )
@@ -53,10 +51,11 @@ def test_a_query_killed_in_its_first_batch_and_after_it_gives_what_the_embedded_
 ) -> None:
     written(place, parts=3)
     source, output = place.source("source").parent, place.root / "spark"
+    options = ("--input", str(source), "--output", str(output), "--files-per-batch", "1")
     for moment in ("offsets/0", "commits/0"):
-        with query(place, output) as process:
+        with query(place, "tests.spark.job.jobs:mixed", *options) as process:
             wait_until((place.checkpoint / moment).exists, process)
-    with query(place, output) as process:
+    with query(place, "tests.spark.job.jobs:mixed", *options) as process:
         said, errors = process.communicate(timeout=PATIENCE_S)
         assert (process.returncode, said) == (0, "ended\n"), errors
     run(jobs.mixed(JobArguments(str(source), str(place.root / "embedded"))), MemoryStore())
