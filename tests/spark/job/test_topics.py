@@ -21,9 +21,8 @@ pytestmark = pytest.mark.usefixtures("spark_or_skip")
 
 def windows(records: jobs.Records) -> Counter[tuple[str, int, int]]:
     """Records by key and window, without those of the end."""
-    sizes = Counter(
-        (row["k"], row["t"] // 5_000 * 5_000) for row in records if row["k"] != jobs.END
-    )
+    complete = [row for row in records if row["k"] != jobs.END]
+    sizes = Counter((row["k"], row["t"] // 5_000 * 5_000) for row in complete)
     return Counter((key, start, size) for (key, start), size in sizes.items())
 
 

@@ -1,6 +1,5 @@
 """A job as a query of Spark Structured Streaming, from its start to its end."""
 
-import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +24,6 @@ from tidelog.spark.processor.transform import check_modules
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-logger = logging.getLogger(__name__)
 
 _IDLE_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
 

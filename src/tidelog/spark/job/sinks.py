@@ -5,7 +5,6 @@ which is stored in the checkpoint before it is committed; a batch whose transact
 never written again, only committed: so output is exactly once where the embedded sink's is.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -28,8 +27,6 @@ from tidelog.storage.open import PLAIN, StoreAccess
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-logger = logging.getLogger(__name__)
 
 _STARTS: Final = "tidelog-starts/"
 _BATCHES: Final = "tidelog-transactions/"
