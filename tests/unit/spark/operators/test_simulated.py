@@ -78,7 +78,7 @@ def test_state_that_has_expired_goes_though_its_keys_come_no_more(tmp_path: Path
     stream.deduplicate(ttl="30s").sink(FileSink(tmp_path / "out"))
     simulation, rows = Simulation(job), list[int]()
     for batch in range(60):
-        keys = [f"{batch}-{number}".ljust(1_000) for number in range(100)]
+        keys = [f"{batch:04}-{number}".ljust(1_000) for number in range(100)]
         simulation.batch(source=[Row(k=key) for key in keys])
         rows.append(len(simulation.state("deduplicate").rows))
     # Each batch takes two seconds, so fifteen of them are alive.
