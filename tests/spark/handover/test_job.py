@@ -12,7 +12,6 @@ from tests.spark.handover.jobs import HANDLED, windows_job
 from tests.spark.support.place import Place
 from tests.support.cli import tidelog as command
 from tidelog import Job, RestoreError
-from tidelog.spark.handover.back import bring_back
 from tidelog.spark.handover.begin import Origin
 from tidelog.spark.handover.takeover import take_over
 from tidelog.spark.job.run import run
@@ -75,7 +74,9 @@ def test_a_job_goes_on_in_spark_and_back_as_in_one_run(
     write(source / "b.jsonl", parts[1])
     on_spark(spark, job, store, query)
     counts.append(output(tmp_path / "out").total())
-    bring_back(spark, str(query), f"{store}@back", parallelism=3)
+    savepoint = ("spark", "savepoint", query, "--to", f"{store}@back", "--parallelism", "3")
+    returned = command(*savepoint)
+    assert returned.exit_code == 0, returned.output
     with pytest.raises(RestoreError, match="it went back to savepoint"):
         on_spark(spark, job, store, query)
     write(source / "c.jsonl", parts[2])

@@ -50,8 +50,7 @@ class KeyColumns:
             if kind in _EVERY_TYPE:
                 continue
             parts = list(kind[1:]) if isinstance(kind, tuple) else [kind]
-            fits = len(parts) == len(self.types) or parts[1:] == ["..."]
-            if not fits or not all(map(self._fits, parts, self.types)):
+            if len(parts) != len(self.types) or not all(map(self._fits, parts, self.types)):
                 raise self._refusal(f"keys of type {text_of(kind)}")
 
     @staticmethod
