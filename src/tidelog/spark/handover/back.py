@@ -129,15 +129,15 @@ def bring_back(
         aims = _targets(query, session.store.url, author, access)
         operators: list[OperatorState] = []
         for operator, description in query.descriptions.items():
-            stored = StoredOperator(location, operator, numbers[operator], query.batch.number)
-            facts = facts_of(spark, stored)
+            on_spark = StoredOperator(location, operator, numbers[operator], query.batch.number)
+            facts = facts_of(spark, on_spark)
             last = max([description.seqno, *(group.seqno for group in facts.values())])
             aim = replace(
                 aims[operator],
                 parallelism=min(parallelism, description.key_groups),
                 start=SeqNo(last + 1),
             )
-            logs = _written(spark, stored, aim)
+            logs = _written(spark, on_spark, aim)
             operators.append(operator_state(description, aim, logs, facts, query.batch))
         for source in query.sources.sources:
             operators.append(_source_state(session, query, source, aims[source.source]))
@@ -288,8 +288,8 @@ def operator_state(
     subtasks: list[SubtaskState] = []
     for index in range(target.parallelism):
         groups = range_of(index, target.key_groups, target.parallelism)
-        least = min(times[group] for group in groups)
-        later = {group: times[group] for group in groups if times[group] > least}
+        minimum = min(times[group] for group in groups)
+        later = {group: times[group] for group in groups if times[group] > minimum}
         next_mark = batch.next_watermark
         log = logs.get(index)
         subtasks.append(
@@ -301,9 +301,9 @@ def operator_state(
                 _TABLE,
                 log=() if log is None else log.log,
                 start=target.start,
-                watermark=None if least == UNKNOWN else least,
-                advancing=next_mark if next_mark > max(least, 0) else None,
-                ahead=EventTime(least, later).stored(),
+                watermark=None if minimum == UNKNOWN else minimum,
+                advancing=next_mark if next_mark > max(minimum, 0) else None,
+                ahead=EventTime(minimum, later).stored(),
             )
         )
     return OperatorState(

@@ -105,22 +105,22 @@ def groups_of(batches: Iterable[pa.RecordBatch], operator: str) -> Iterator[Grou
     Raises CorruptObjectError for pages that do not belong together.
     """
     current: int | None = None
-    stored: list[dict[str, Any]] = []
+    page_rows: list[dict[str, Any]] = []
     for batch in batches:
         for row in batch.to_pylist():
-            if row["key_group"] != current and stored:
-                yield _group(stored, operator)
-                stored = []
+            if row["key_group"] != current and page_rows:
+                yield _group(page_rows, operator)
+                page_rows = []
             current = row["key_group"]
-            stored.append(row)
-    if stored:
-        yield _group(stored, operator)
+            page_rows.append(row)
+    if page_rows:
+        yield _group(page_rows, operator)
 
 
-def _group(stored: list[dict[str, Any]], operator: str) -> GroupRows:
-    group = stored[0]["key_group"]
-    roots = [row for row in stored if row["number"] is None]
-    pages = {row["number"]: row["page"] for row in stored if row["number"] is not None}
+def _group(page_rows: list[dict[str, Any]], operator: str) -> GroupRows:
+    group = page_rows[0]["key_group"]
+    roots = [row for row in page_rows if row["number"] is None]
+    pages = {row["number"]: row["page"] for row in page_rows if row["number"] is not None}
     what = f"key group {group} of operator {operator!r}"
     if len(roots) != 1:
         raise _damaged(what, "one root", f"{len(roots)}, and {len(pages)} other pages")
@@ -141,10 +141,10 @@ def _rows(what: str, page: bytes, depth: int, pages: dict[int, bytes]) -> Iterat
         yield from _rows(what, pages[number], depth - 1, pages)
 
 
-def _damaged(what: str, expected: str, found: str) -> CorruptObjectError:
+def _damaged(what: str, expected: str, actual: str) -> CorruptObjectError:
     return CorruptObjectError(
         what,
         expected=expected,
-        found=found,
+        found=actual,
         action="go back to an earlier batch of the query's checkpoint, or to a backup of it",
     )

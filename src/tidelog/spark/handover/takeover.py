@@ -74,7 +74,7 @@ class JobHandover:
         positions: dict[str, Positions] = {}
         for source, splits in self.handover.splits.items():
             positions[source] = {
-                split.name: SplitPosition(split.ended, split.position)
+                split.name: SplitPosition(split.is_ended, split.position)
                 for split in positions_of(splits)
             }
         return positions
