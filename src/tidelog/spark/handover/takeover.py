@@ -30,11 +30,12 @@ from tidelog.spark.handover.begin import Origin, handover_of
 from tidelog.spark.handover.document import Handover, QueryDirectory
 from tidelog.spark.handover.positions import positions_of
 from tidelog.spark.handover.savepoint import StoredSavepoint, event_time_of, read_savepoint
-from tidelog.spark.job.sinks import Predecessor
+from tidelog.spark.job.sinks import Ledger, Predecessor
 from tidelog.spark.job.sources import Positions, SplitPosition
 from tidelog.spark.operators.layout import INITIAL_COLUMNS, InitialState, OperatorDescription
 from tidelog.spark.source.parts import ReadSession, connected
 from tidelog.state.event_time import UNKNOWN
+from tidelog.storage.open import StoreAccess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -129,7 +130,9 @@ def take_over(job: Job, origin: Origin, allowed: Collection[str] = ()) -> JobHan
     with connected(savepoint.url, origin.access) as session:
         plan = _plan(job, savepoint, allowed, session.effects)
         author = session.run(_fence(savepoint, directory.url, session))
-        session.run(settle(job, plan, author, session.effects))
+        # Not again when sinks know of a start of the query: it began after this.
+        if not Ledger(origin.checkpoint, StoreAccess(origin.access.endpoint)).last_start():
+            session.run(settle(job, plan, author, session.effects))
     Event.JOB_MOVED.log(logger, job=job.name, location=directory.url)
     handover = _restored(handover_of(savepoint), plan, author)
     directory.write(handover)
