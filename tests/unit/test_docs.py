@@ -28,7 +28,14 @@ PUBLIC = {*tidelog.__all__, "open", *(f"spark.{name}" for name in tidelog.spark.
 OF_THE_LIBRARY = {
     *(f"Checkpoint.{name}" for name in ("author", "layers", "materializations", "operators")),
     *("Checkpoint.subtasks", "Count.aggregate", "Count.records", "CsvSource.columns"),
-    *("InputFiles.wake_when_changed", "Job.nodes", "JobConfig.memory_parts", "JobRunner.states"),
+    *(
+        "InputFiles.wake_when_changed",
+        "KafkaSource.cluster",
+        "KafkaSource.decoder",
+        "Job.nodes",
+        "JobConfig.memory_parts",
+        "JobRunner.states",
+    ),
     *("JobRunner.incarnation", "ObjectStore.request_metrics", "RocksDBConfig.within"),
     *("Session.aggregate", "Session.records", "WindowedStream.__init__", "_Spans.aggregate"),
     *("_Spans.records", "_Spans.span", "open.open_store"),

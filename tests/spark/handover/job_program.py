@@ -4,28 +4,23 @@ import json
 import sys
 from pathlib import Path
 
+import tidelog.spark
 from tests.spark.handover.jobs import windows_job
 from tests.spark.support.session import build
-from tidelog.spark.handover.begin import Origin
-from tidelog.spark.handover.takeover import take_over
-from tidelog.spark.job.run import run
 
 
 def main() -> None:
     request = json.loads(sys.argv[1])
     spark = build(request["master"], request["settings"], log_level="WARN")
-    source, output, query = (Path(request[name]) for name in ("input", "output", "query"))
-    job = windows_job(source, output, follow=True)
-    handover = take_over(job, Origin(request["savepoint"], str(query)))
-    run(
+    job = windows_job(Path(request["input"]), Path(request["output"]), follow=True)
+    query = tidelog.spark.run(
         job,
-        checkpoint=str(query),
+        checkpoint=request["query"],
         spark=spark,
         available_now=True,
-        initial=handover.initial(spark),
-        positions=handover.positions(),
-        after=handover.predecessor,
-    ).wait()
+        savepoint=request["savepoint"],
+    )
+    query.wait()
     spark.stop()
 
 

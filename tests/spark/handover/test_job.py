@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import tidelog.spark
 from tests.spark.handover.embedded import finished, lines, stopped
 from tests.spark.handover.functions import END, end, records, write
 from tests.spark.handover.jobs import HANDLED, HOLD, windows_job
@@ -15,9 +16,6 @@ from tests.spark.support.application import Job as Query
 from tests.spark.support.place import Place
 from tests.support.cli import tidelog as command
 from tidelog import Job, RestoreError
-from tidelog.spark.handover.begin import Origin
-from tidelog.spark.handover.takeover import take_over
-from tidelog.spark.job.run import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,15 +42,12 @@ def until_read(job: Job, store: Path, number: int) -> None:
 
 def on_spark(spark: "SparkSession", job: Job, store: Path, query: Path) -> None:
     """Go on in Spark until the input that is there is read."""
-    handover = take_over(job, Origin(f"{store}@halt", str(query)))
-    moved = run(
+    moved = tidelog.spark.run(
         job,
         checkpoint=str(query),
         spark=spark,
         available_now=True,
-        initial=handover.initial(spark),
-        positions=handover.positions(),
-        after=handover.predecessor,
+        savepoint=f"{store}@halt",
     )
     moved.wait()
 

@@ -5,7 +5,7 @@ Imported by Spark's Python workers too, by this module's name.
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from operator import add, attrgetter, itemgetter
@@ -18,9 +18,12 @@ from tidelog import (
     Job,
     JobArguments,
     JsonLinesSource,
+    KafkaSink,
+    KafkaSource,
     OutputTag,
     Row,
     Session,
+    Sink,
     Sliding,
     StatefulProcessor,
     Stream,
@@ -282,6 +285,29 @@ def mixed(arguments: JobArguments) -> Job:
     once = stream.deduplicate(attrgetter("n"), ttl="1h", name="once")
     again = once.key_by(attrgetter("tag"), key_type=str)
     out.end("several", again.window(Tumbling("30s"), name="of-once").count())
+    return job
+
+
+def topics(arguments: JobArguments) -> Job:
+    """Windows of the messages of a topic, as messages of another one; `own` are the bootstrap
+    servers and both topics.
+    """
+    bootstrap, source, target = arguments.own
+    job = Job("topics")
+    stream = job.source(KafkaSource(source, bootstrap=bootstrap, value="json", stop="latest"))
+    timed = stream.event_time(lambda record: record.value["t"], max_delay_ms=DELAY_MS)
+    counts = timed.key_by(lambda record: record.value["k"]).window(Tumbling("5s")).count()
+    counts.sink(KafkaSink(target, bootstrap=bootstrap))
+    return job
+
+
+def tables(source: Path, sinks: Mapping[str, Sink]) -> Job:
+    """Windows of files in tables."""
+    job = Job("tables")
+    keyed = _timed(job, source).key_by(attrgetter("k"))
+    counts = keyed.window(Tumbling("5s"), name="counts").count()
+    for name, sink in sinks.items():
+        counts.sink(sink, name=name)
     return job
 
 

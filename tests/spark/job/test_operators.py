@@ -94,5 +94,5 @@ def test_part_of_a_job_runs_over_a_data_frame(spark: "SparkSession", place: Plac
     )
     writer = writer.option("checkpointLocation", str(place.checkpoint))
     writer.trigger(availableNow=True).start().awaitTermination()
-    found = [line for line in found if line[0] != jobs.END]
-    assert jobs.compared(found, "sliding") == output(place.root / "embedded", "sliding")
+    complete = [line for line in found if line[0] != jobs.END]
+    assert jobs.compared(complete, "sliding") == output(place.root / "embedded", "sliding")

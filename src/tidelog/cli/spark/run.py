@@ -19,12 +19,9 @@ from tidelog.errors import UnavailableError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidelog.runtime.graph import Job
-    from tidelog.spark.handover.takeover import JobHandover
     from tidelog.spark.job.run import JobQuery
 
 _LOOK_S = 1
-_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +87,14 @@ def run_command(
     """
     from tidelog.cli.run.definition import load_job  # noqa: PLC0415  # not needed for --help
     from tidelog.runtime.config import JobArguments  # noqa: PLC0415
-    from tidelog.spark.job.run import run  # noqa: PLC0415
-    from tidelog.spark.job.sinks import Predecessor  # noqa: PLC0415
     from tidelog.spark.job.sources import SourceOptions  # noqa: PLC0415
+    from tidelog.spark.jobs import run  # noqa: PLC0415
 
     definition = load_job(
         job,
         JobArguments(options.input, options.output, options.include, options.follow, arguments),
     )
     with _session(job, options) as spark, _ending() as stopped:
-        taken = _taken_over(definition, spark, options)
         query = run(
             definition,
             checkpoint=options.checkpoint,
@@ -111,28 +106,12 @@ def run_command(
                 messages_per_batch=options.messages_per_batch,
                 kafka=options.kafka,
             ),
-            initial=taken.initial(spark) if taken else None,
-            positions=taken.positions() if taken else None,
-            after=taken.predecessor if taken else Predecessor(),
+            savepoint=options.origin,
+            allow_non_restored_state=options.allowed,
         )
         ended = _waited(query, definition.name, stopped)
     output.show({"job": definition.name, "ended": ended}, "ended" if ended else "stopped")
     return EXIT_OK if ended else EXIT_INTERRUPTED
-
-
-def _taken_over(job: "Job", spark: "SparkSession", options: QueryOptions) -> "JobHandover | None":
-    """What the query goes on with; sets the number of state partitions, unless the user has."""
-    if options.origin is None:
-        return None
-    from tidelog.spark.handover.begin import Origin  # noqa: PLC0415  # not needed for --help
-    from tidelog.spark.handover.takeover import take_over  # noqa: PLC0415
-
-    origin = Origin(options.origin, options.checkpoint)
-    taken = take_over(job, origin, options.allowed)
-    partitions = taken.state_partitions(spark.sparkContext.defaultParallelism)
-    if partitions is not None and _PARTITIONS not in options.conf:
-        spark.conf.set(_PARTITIONS, str(partitions))
-    return taken
 
 
 def _waited(query: "JobQuery", name: str, stopped: list[int]) -> bool:
@@ -156,10 +135,15 @@ def _waited(query: "JobQuery", name: str, stopped: list[int]) -> bool:
 def _session(job: str, options: QueryOptions) -> Iterator["SparkSession"]:
     """A session with the plug-in, whose executors find the job's file."""
     from tidelog.spark.plugin.jar import plugin_jar  # noqa: PLC0415  # not needed for --help
-    from tidelog.spark.plugin.settings import settings  # noqa: PLC0415
+    from tidelog.spark.plugin.settings import LISTS, appended, settings  # noqa: PLC0415
     from tidelog.spark.session import session  # noqa: PLC0415
 
-    conf = {**settings(jar=plugin_jar()), **options.conf}
+    conf = dict(options.conf)
+    for name, value in settings(jar=plugin_jar()).items():
+        if name in LISTS:
+            conf[name] = appended(conf.get(name), value)
+        else:
+            conf.setdefault(name, value)
     with session(f"tidelog spark run {job}", options.master, conf, otherwise="") as spark:
         file = Path(job.partition(":")[0])
         if file.suffix == ".py":

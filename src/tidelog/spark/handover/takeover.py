@@ -18,7 +18,7 @@ from tidelog.checkpoint.sizes import layer_bytes
 from tidelog.checkpoint.slots import SlotLog, list_slots, read_slot
 from tidelog.checkpoint.startup import moved_away
 from tidelog.effects import Effects
-from tidelog.errors import RestoreError
+from tidelog.errors import ConfigError, RestoreError
 from tidelog.events import Event
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
@@ -137,6 +137,24 @@ def take_over(job: Job, origin: Origin, allowed: Collection[str] = ()) -> JobHan
     handover = _restored(handover_of(savepoint), plan, author)
     directory.write(handover)
     return JobHandover(handover, savepoint)
+
+
+def resumed(checkpoint: str) -> JobHandover | None:
+    """What a query has taken over that starts again; None: it began without state of a job.
+
+    Raises ConfigError where it has not taken over all: it would begin without.
+    """
+    directory = QueryDirectory(checkpoint)
+    handover = directory.read_if_any()
+    if handover is None or directory.has_batch():
+        return None if handover is None else JobHandover(handover, None)
+    raise ConfigError(
+        f"query at {directory.url}",
+        expected=f"the savepoint that it begins with, checkpoint {handover.checkpoint} of "
+        f"{handover.store}: its first batch is not committed",
+        found="a start without",
+        action=f"start it with --from {handover.store}@{handover.checkpoint} (savepoint=)",
+    )
 
 
 def _require_stop(savepoint: StoredSavepoint) -> None:

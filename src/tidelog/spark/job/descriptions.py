@@ -56,22 +56,28 @@ def described(
 
     Raises StateSchemaError where the job's states do not go with stored ones.
     """
-    stored = before or OperatorDescription(operator=node.id, key_groups=key_groups, states=())
+    description = before or OperatorDescription(operator=node.id, key_groups=key_groups, states=())
     state = OperatorState(
         node.id,
-        stored.key_groups,
-        stored.states,
+        description.key_groups,
+        description.states,
         (),
-        key_types=stored.key_types,
-        meaning=stored.meaning,
+        key_types=description.key_types,
+        meaning=description.meaning,
     )
     check_meaning(state, node.meaning, ())
     keys = known_keys(node.id, state, node.key_types)
-    registry = StateRegistry(node.id, stored.states, keys, node.value_types)
+    registry = StateRegistry(node.id, description.states, keys, node.value_types)
     clock = SystemClock()
-    every = KeyGroupRange(KeyGroup(0), KeyGroup(stored.key_groups - 1))
+    every = KeyGroupRange(KeyGroup(0), KeyGroup(description.key_groups - 1))
     backend = KeyedBackend(
-        registry, stored.key_groups, every, MemoryTable(), NoLog(), clock.now_ms, clock.monotonic
+        registry,
+        description.key_groups,
+        every,
+        MemoryTable(),
+        NoLog(),
+        clock.now_ms,
+        clock.monotonic,
     )
     operator = opened(node)
     operator.open(OperatorContext(clock, backend, operator=node.id))
@@ -79,13 +85,13 @@ def described(
     registry.check_renamed(())
     return OperatorDescription(
         operator=node.id,
-        key_groups=stored.key_groups,
+        key_groups=description.key_groups,
         states=registry.infos(),
-        key_types=stored.key_types,
+        key_types=description.key_types,
         meaning=stored_meaning(node.meaning),
-        watermark=stored.watermark,
-        ahead=stored.ahead,
-        seqno=stored.seqno,
+        watermark=description.watermark,
+        ahead=description.ahead,
+        seqno=description.seqno,
     )
 
 

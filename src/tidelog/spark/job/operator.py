@@ -1,4 +1,4 @@
-"""`tidelog.spark.run_operator`: part of a job's graph over data frames of one's own."""
+"""Part of a job's graph over any data frames."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,41 +16,28 @@ from tidelog.spark.processor.adapter import TypeNames, shape_of
 from tidelog.spark.processor.transform import check_modules, parsed_schema
 from tidelog.state.objects.classes import RecordTypes
 from tidelog.state.schema.row import Row
-from tidelog.storage.open import PLAIN, StoreAccess
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
 
-def run_operator(
+def operator_frame(
     df: "DataFrame | Mapping[str, DataFrame]",
     job: Job,
     name: str,
     *,
     output_schema: "StructType | str",
     checkpoint: str,
-    initial: Mapping[str, InitialState] | None = None,
-    access: StoreAccess = PLAIN,
+    initial: Mapping[str, InitialState],
 ) -> "DataFrame":
-    """The output of the job's operator `name`, with rows of `df` instead of the job's source.
-
-    A row is a record as the source would give it, with the columns as fields. All that the job has
-    between source and operator is done to it: functions, event time, keys, operators with state.
-    For a job with several sources `df` has a data frame for each, by its name. Records become the
-    columns of `output_schema` by name, tuples by position. `checkpoint` is the `checkpointLocation`
-    of the query, whose output mode is "append"; `initial` is the state that operators begin with.
-
-    Raises ConfigError for what Spark has no equivalent for, and StateSchemaError where the states
-    of the job are not those of the checkpoint.
-    """
+    """The data frame of `tidelog.spark.run_operator`; `initial` is what operators begin with."""
     check_modules()
     plan = JobPlan(job, name)
     sources = {node.id: _source(df, node.id) for node in plan.sources}
-    initial = initial or {}
-    begun = {operator: state.description for operator, state in initial.items()}
-    descriptions = describe(plan.operators, stored_descriptions(checkpoint, access), begun)
-    keep_descriptions(checkpoint, descriptions, access)
+    handed_over = {operator: state.description for operator, state in initial.items()}
+    descriptions = describe(plan.operators, stored_descriptions(checkpoint), handed_over)
+    keep_descriptions(checkpoint, descriptions)
     schema = parsed_schema(output_schema)
     output = Frames(plan, sources, descriptions, initial).output()
     return output.mapInArrow(_Decoded(job.record_types, shape_of(schema), schema), schema)

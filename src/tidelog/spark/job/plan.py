@@ -83,9 +83,9 @@ class JobPlan:
 
     def outputs(self) -> list[Node]:
         """The heads of the stages from which records leave the query."""
-        ends = [edge.node for node in self.sinks for edge in node.inputs]
-        if self._until is not None:
-            ends = [self._until]
+        ends = [] if self._until is None else [self._until]
+        for node in self.sinks:
+            ends += [edge.node for edge in node.inputs]
         heads: dict[int, Node] = {}
         for end in ends:
             heads |= {id(head): head for head in self._heads(end)}
@@ -100,7 +100,7 @@ class JobPlan:
         """The stage of a source or a keyed operator, as far as records go to these keyed operators
         and, None, out of the query.
         """
-        wanted = {id(target) for target in targets if target is not None}
+        target_ids = {id(target) for target in targets if target is not None}
         leaves = any(target is None for target in targets)
         members = self._members(head)
         routes: dict[str, list[Route]] = {node.id: [] for node in (head, *members)}
@@ -110,7 +110,7 @@ class JobPlan:
                 continue
             if any(consumer is member for member in members):
                 routes[edge.node.id].append(Route(edge.tag, consumer.id))
-            elif id(consumer) in wanted or (consumer.sink is not None and leaves):
+            elif id(consumer) in target_ids or (consumer.sink is not None and leaves):
                 branch = self._branch(head, exchange, descriptions)
                 routes[edge.node.id].append(Route(edge.tag, branch))
         if self._until is not None and leaves and self._until.id in routes:

@@ -1,6 +1,5 @@
-"""`tidelog.spark.run`: a job as a query of Spark Structured Streaming."""
+"""A job as a query of Spark Structured Streaming, from its start to its end."""
 
-import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +20,10 @@ from tidelog.spark.job.sinks import Ledger, Predecessor, SinkWriters
 from tidelog.spark.job.sources import Positions, SourceOptions, source_frame
 from tidelog.spark.operators.layout import InitialState
 from tidelog.spark.processor.transform import check_modules
-from tidelog.storage.open import PLAIN, StoreAccess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-logger = logging.getLogger(__name__)
 
 _IDLE_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
 
@@ -44,15 +40,15 @@ class JobQuery:
     def wait(self, seconds: int | None = None) -> bool:
         """Wait until the query has ended, or for so long; whether it has. Raises its error."""
         try:
-            ended = bool(self.query.awaitTermination(seconds)) if seconds is not None else True
+            has_ended = bool(self.query.awaitTermination(seconds)) if seconds is not None else True
             if seconds is None:
                 self.query.awaitTermination()
         except BaseException:
             self._close()
             raise
-        if ended:
+        if has_ended:
             self._close()
-        return ended
+        return has_ended
 
     def stop(self) -> None:
         """Stop the query; another start continues with the batch that was under way."""
@@ -64,59 +60,43 @@ class JobQuery:
         self._effects.offload.close()
 
 
-def run(
+def start_query(
     job: Job,
+    session: "SparkSession",
     *,
     checkpoint: str,
-    spark: "SparkSession | None" = None,
-    available_now: bool = False,
-    trigger: str | None = None,
-    sources: SourceOptions | None = None,
-    initial: Mapping[str, InitialState] | None = None,
-    positions: Mapping[str, Positions] | None = None,
-    after: Predecessor = Predecessor(),  # noqa: B008  (a constant)
-    access: StoreAccess = PLAIN,
+    available_now: bool,
+    trigger: str | None,
+    sources: SourceOptions,
+    initial: Mapping[str, InitialState],
+    positions: Mapping[str, Positions],
+    after: Predecessor,
 ) -> JobQuery:
-    """Run a job's graph as a query whose `checkpointLocation` is `checkpoint`.
-
-    `spark` is the session, by default the active one. With `available_now` the query ends when it
-    has handled the input that is there; else it begins a batch every `trigger`, such as
-    "10 seconds", or as soon as the last one has ended. `initial` and `positions` are what operators
-    and sources begin with, and `after` is the job that they are of. `access` is
-    how the checkpoint is opened.
-
-    Raises ConfigError, before anything starts, for what Spark has no equivalent for;
-    StateSchemaError where the states of the job are not those of the checkpoint; and what sinks
-    raise when they open.
+    """Start the query of `tidelog.spark.run`; `initial` and `positions` are what operators and
+    sources begin with, and `after` is the job that they are of.
     """
-    from pyspark.sql import SparkSession  # noqa: PLC0415  (heavy)
-
     check_modules()
-    session = spark or SparkSession.getActiveSession()
-    require("spark", session, session is not None, "a SparkSession, when none is active")
-    assert session is not None
     plan = JobPlan(job)
     complete = bool(plan.sources) and bool(plan.sinks)
     require(f"job {job.name!r}", "none of one", complete, "at least one source and one sink")
-    initial, positions, options = initial or {}, positions or {}, sources or SourceOptions()
     frames = {
-        node.id: source_frame(session, node, options, positions.get(node.id, {}))
+        node.id: source_frame(session, node, sources, positions.get(node.id, {}))
         for node in plan.sources
     }
-    stored = stored_descriptions(checkpoint, access)
-    begun = {name: state.description for name, state in initial.items()}
-    descriptions = describe(plan.operators, stored, begun)
+    descriptions_before = stored_descriptions(checkpoint)
+    handed_over = {name: state.description for name, state in initial.items()}
+    descriptions = describe(plan.operators, descriptions_before, handed_over)
     output = Frames(plan, frames, descriptions, initial).output()
     branches: dict[int, str] = {}
     for sink in plan.sinks:
         branches |= dict.fromkeys(plan.branches_of(sink), sink.id)
     effects = Effects()
     key_groups = max((one.key_groups for one in descriptions.values()), default=KEY_GROUPS)
-    QueryDirectory(checkpoint, access).begin(described_sources(job, key_groups))
-    writers = SinkWriters(Ledger(checkpoint, access), job.name, branches, job.record_types)
+    QueryDirectory(checkpoint).begin(described_sources(job, key_groups))
+    writers = SinkWriters(Ledger(checkpoint), job.name, branches, job.record_types)
     try:
-        writers.open(plan.sinks, effects, after, is_new=not stored)
-        keep_descriptions(checkpoint, descriptions, access)
+        writers.open(plan.sinks, effects, after, is_new=not descriptions_before)
+        keep_descriptions(checkpoint, descriptions)
         writer = output.writeStream.outputMode("append").foreachBatch(writers.write)
         writer = writer.option("checkpointLocation", checkpoint).queryName(job.name)
         if available_now:

@@ -5,7 +5,6 @@ which is stored in the checkpoint before it is committed; a batch whose transact
 never written again, only committed: so output is exactly once where the embedded sink's is.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -28,8 +27,6 @@ from tidelog.storage.open import PLAIN, StoreAccess
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-logger = logging.getLogger(__name__)
 
 _STARTS: Final = "tidelog-starts/"
 _BATCHES: Final = "tidelog-transactions/"
@@ -122,9 +119,9 @@ class SinkWriters:
         self._types = RecordTypes(types)
         self._writers: dict[str, SinkWriter] = {}
         self._after = Predecessor()
-        self._stored: int | None = None
+        self._last_batch: int | None = None
         """The last batch of which transactions are stored."""
-        self._closing = ExitStack()
+        self._open_writers = ExitStack()
 
     def open(
         self, sinks: Sequence[Node], effects: Effects, after: Predecessor, *, is_new: bool
@@ -135,16 +132,16 @@ class SinkWriters:
         """
         self._after = after
         generation = self._ledger.start(effects.token(), after.generation)
-        stored = self._ledger.batches()
-        self._stored = stored[-1].batch if stored else None
+        batches = self._ledger.batches()
+        self._last_batch = batches[-1].batch if batches else None
         retained: list[bytes] = []
-        for batch in stored:
+        for batch in batches:
             retained += batch.transactions.values()
         for node in sinks:
             assert node.sink is not None
             committed = {
                 batch.transactions[node.id]: self._checkpoint(batch.batch)
-                for batch in stored[:-1]
+                for batch in batches[:-1]
                 if node.id in batch.transactions
             }
             context = SinkContext(
@@ -156,19 +153,19 @@ class SinkWriters:
                 effects.token(),
                 tuple(retained),
                 committed,
-                is_new_job=is_new and not stored and not after.generation,
+                is_new_job=is_new and not batches and not after.generation,
                 clock=effects.clock,
             )
             with user_code(node.id):
                 writer = self._writers[node.id] = node.sink.open(context)
-            self._closing.callback(partial(_close, node.id, writer))
-            last = stored[-1].transactions.get(node.id) if stored else None
+            self._open_writers.callback(partial(_close, node.id, writer))
+            last = batches[-1].transactions.get(node.id) if batches else None
             with user_code(node.id):
                 writer.recover([] if last is None else [last])
 
     def write(self, rows: "DataFrame", batch: int) -> None:
         """The function of `foreachBatch`."""
-        if self._stored is not None and batch <= self._stored:
+        if self._last_batch is not None and batch <= self._last_batch:
             return  # committed when the query started
         for row in rows.where(f"{DATA} is not null").select(BRANCH, DATA).collect():
             name = self._branches[row[BRANCH]]
@@ -181,14 +178,14 @@ class SinkWriters:
                 transactions[name] = bytes(token)
         if transactions:
             self._ledger.keep(BatchTransactions(batch, transactions))
-        self._stored = batch
+        self._last_batch = batch
         for name, token in transactions.items():
             with user_code(name):
                 self._writers[name].commit(token)
 
     def close(self) -> None:
         """Release all writers."""
-        self._closing.close()
+        self._open_writers.close()
 
     def _checkpoint(self, batch: int) -> CheckpointId:
         return CheckpointId(self._after.checkpoint + batch + 1)

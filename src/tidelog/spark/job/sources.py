@@ -148,10 +148,10 @@ def _columns(frame: "DataFrame") -> "DataFrame":
 
 def _client(source: KafkaSource) -> dict[str, str]:
     """The settings of a source's client for Spark's; raises ConfigError for others."""
-    found = dict(source.cluster.settings)
-    user, password = (found.pop(name, None) for name in _USER)
+    settings_left = dict(source.cluster.settings)
+    user, password = (settings_left.pop(name, None) for name in _USER)
     settings: dict[str, str] = {}
-    for name, value in found.items():
+    for name, value in settings_left.items():
         java = _KAFKA_NAMES.get(name, name)
         if java not in _KAFKA_SETTINGS:
             raise refused(
@@ -191,10 +191,10 @@ def _start(source: KafkaSource, positions: Positions) -> dict[str, str]:
     for split, offset in offsets.items():
         topic, _, number = split.rpartition("/")
         by_topic.setdefault(topic, {})[number] = offset
-    missing = [topic for topic in source.topics if topic not in by_topic]
-    if missing:
+    without_start = [topic for topic in source.topics if topic not in by_topic]
+    if without_start:
         raise ConfigError(
-            f"offsets of topics {', '.join(missing)}",
+            f"offsets of topics {', '.join(without_start)}",
             expected="a start for each partition of all topics of the source",
             found=f"those of {', '.join(by_topic)}",
             action="name a start for all",

@@ -34,13 +34,15 @@ from tidelog.spark.operators.stage import Output, Stage, StagePlan
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.event_time import UNKNOWN, EventTime
 from tidelog.state.handles.timers import TIME, decode_time
-from tidelog.state.key_groups import KeyGroupRange
+from tidelog.state.key_groups import KeyGroupRange, checksum
 from tidelog.state.log import NoLog
 from tidelog.state.registry import StateRegistry
 from tidelog.state.schema.types import DeclaredType, KnownTypes, parse_type
 
 Time = Literal["none", "processing", "event"]
 
+_CHANGED_ROWS_PER_PAGE: Final = 8
+"""So many changed rows make it due to look through another page for what has expired."""
 _BY_TIME: Final = "-by-time"
 """The end of the name of a state whose rows are timers."""
 _TIMERS: Final = "timers"
@@ -235,8 +237,8 @@ class GroupOperator:
     def _backend(self, number: int, table: PagedTable, now_ms: int) -> KeyedBackend:
         plan, clock = self._plan, _BatchClock(now_ms)
         description = plan.description
-        stored = frozenset(map(parse_type, description.key_types))
-        keys = KnownTypes(f"keys of operator {description.operator!r}", stored, plan.key_types)
+        known_types = frozenset(map(parse_type, description.key_types))
+        keys = KnownTypes(f"keys of operator {description.operator!r}", known_types, plan.key_types)
         return KeyedBackend(
             StateRegistry(description.operator, description.states, keys, plan.value_types),
             description.key_groups,
@@ -292,8 +294,15 @@ def _known(watermark: int) -> int | None:
 
 
 def _remove_expired(backend: KeyedBackend, table: PagedTable, group: bytes) -> None:
-    """Remove what has expired of the rows that were read, as nothing runs in the background."""
+    """Remove what has expired of the rows that were read, and of some pages besides, as many as
+    changed rows make due: nothing runs in the background.
+    """
+    if not backend.sweeps:
+        return
+    now_ms = backend.now_ms()
+    pages = 1 + table.changed_rows // _CHANGED_ROWS_PER_PAGE
+    table.read_some(pages, checksum(group + now_ms.to_bytes(8, "big")))
     for sweep in backend.sweeps:
         prefix = group + sweep.state
-        sweep.remove_expired(table.rows_here(prefix, prefix_end(prefix)), backend.now_ms())
+        sweep.remove_expired(table.rows_here(prefix, prefix_end(prefix)), now_ms)
     backend.flush()

@@ -6,7 +6,7 @@ pages in `store`, and only pages with a change are written. The tree is that of 
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
@@ -85,6 +85,22 @@ class PagedTable(MemoryTable):
     def rows_here(self, prefix: bytes, upper: bytes) -> list[Row]:
         """The rows of a range that are in memory already."""
         return list(super().scan(prefix, upper))
+
+    @property
+    def changed_rows(self) -> int:
+        """Rows that were written since the pages were stored."""
+        return len(self._changed)
+
+    def read_some(self, pages: int, choice: int) -> None:
+        """Read so many pages of rows, from one on that `choice` selects: any number."""
+        first, references, depth = b"", self._root, self._depth
+        while depth and references:
+            choice, index = divmod(choice, len(references))
+            first, depth = references[index][0], depth - 1
+            references = self._page(_number(references[index])) if depth else []
+        leaves = self._leaves(self._root, self._depth, first, None) if self._depth else ()
+        for reference in islice(leaves, pages):
+            self._add_page(_number(reference))
 
     def store(self) -> Tree:
         """Bring what was written to the pages; the root, which the caller stores."""

@@ -60,13 +60,13 @@ def decode_batches(data: Iterable[bytes], group: bytes, types: RecordTypes) -> l
     Those of a split are in their order; of several splits the record with the least time is next.
     """
     by_side: dict[int, dict[str, list[_Stored]]] = {}
-    for stored in sorted(map(_decode, data), key=_origin):
-        by_side.setdefault(stored.side, {}).setdefault(stored.origin.split, []).append(stored)
+    for buffer in sorted(map(_decode, data), key=_origin):
+        by_side.setdefault(buffer.side, {}).setdefault(buffer.origin.split, []).append(buffer)
     batches: list[KeyedBatch] = []
     for side, splits in sorted(by_side.items(), reverse=True):
-        rows = [
-            list(chain.from_iterable(_rows(part, types) for part in s)) for s in splits.values()
-        ]
+        rows: list[list[_TimedRow]] = []
+        for buffers in splits.values():
+            rows.append(list(chain.from_iterable(_rows(buffer, types) for buffer in buffers)))
         timed = rows[0][0][_TIME] is not None
         merged = list(merge(*rows, key=_time) if timed else chain.from_iterable(rows))
         for start in range(0, len(merged), OUTPUT_RECORDS):
@@ -79,11 +79,11 @@ def decode_batches(data: Iterable[bytes], group: bytes, types: RecordTypes) -> l
 
 def decode_records_of(data: bytes, types: RecordTypes) -> list[Any]:
     """The records of a buffer without keys."""
-    stored = _decode(data)
-    return decode_records(stored.shapes, stored.records, types)
+    buffer = _decode(data)
+    return decode_records(buffer.shapes, buffer.records, types)
 
 
-def _rows(stored: _Stored, types: RecordTypes) -> Iterable[_TimedRow]:
-    records = decode_records(stored.shapes, stored.records, types)
-    times: Iterable[int | None] = repeat(None) if stored.times is None else stored.times
-    return zip(records, times, stored.keys or (), strict=False)
+def _rows(buffer: _Stored, types: RecordTypes) -> Iterable[_TimedRow]:
+    records = decode_records(buffer.shapes, buffer.records, types)
+    times: Iterable[int | None] = repeat(None) if buffer.times is None else buffer.times
+    return zip(records, times, buffer.keys or (), strict=False)

@@ -202,8 +202,8 @@ def _by_group(partitioner: ByKey, batch: Batch) -> Iterator[tuple[bytes, KeyedBa
 
 def _partitioner(branch: Branch) -> ByKey:
     assert branch.key_of is not None
-    stored = frozenset(map(parse_type, branch.stored_key_types))
-    types = KnownTypes(f"keys of operator {branch.target!r}", stored, branch.key_types)
+    known_types = frozenset(map(parse_type, branch.stored_key_types))
+    types = KnownTypes(f"keys of operator {branch.target!r}", known_types, branch.key_types)
     name = f"key_by before operator {branch.target!r}"
     return ByKey(branch.key_of, 1, branch.key_groups, name, types, branch.side)
 

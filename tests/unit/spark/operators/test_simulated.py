@@ -1,6 +1,7 @@
 """The functions of a query's executors give what an embedded job gives, whatever the batches."""
 
 from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from msgspec import json
 from tests.spark.job import jobs
 from tests.support.pipelines import run
 from tests.unit.spark.operators.simulated import Simulation
-from tidelog import Job, Row
+from tidelog import FileSink, Job, JsonLinesSource, Row
 from tidelog.storage.memory import MemoryStore
 
 
@@ -69,3 +70,16 @@ def test_a_query_goes_on_with_the_rows_of_another_one(
     for name, lines in outputs(first).items():
         found = jobs.compared([*lines, *after[name]], name)
         assert found == jobs.compared(outputs(whole)[name], name), name
+
+
+def test_state_that_has_expired_goes_though_its_keys_come_no_more(tmp_path: Path) -> None:
+    job = Job("job")
+    stream = job.source(JsonLinesSource(tmp_path / "in")).key_by(attrgetter("k"))
+    stream.deduplicate(ttl="30s").sink(FileSink(tmp_path / "out"))
+    simulation, rows = Simulation(job), list[int]()
+    for batch in range(60):
+        keys = [f"{batch:04}-{number}".ljust(1_000) for number in range(100)]
+        simulation.batch(source=[Row(k=key) for key in keys])
+        rows.append(len(simulation.state("deduplicate").rows))
+    # Each batch takes two seconds, so fifteen of them are alive.
+    assert max(rows) < 100 * 15 * 2
