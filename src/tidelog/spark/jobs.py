@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.errors import require
 from tidelog.runtime.graph import Job
 from tidelog.spark.handover.begin import Origin, begin
-from tidelog.spark.handover.takeover import described, take_over
+from tidelog.spark.handover.takeover import described, resumed, take_over
 from tidelog.spark.job.operator import operator_frame
 from tidelog.spark.job.run import JobQuery, start_query
 from tidelog.spark.job.sinks import Predecessor
@@ -54,8 +54,9 @@ def run(
     session = spark or SparkSession.getActiveSession()
     require("spark", session, session is not None, "a SparkSession, when none is active")
     assert session is not None
-    handover = None
-    if savepoint is not None:
+    if savepoint is None:
+        handover = resumed(checkpoint)
+    else:
         handover = take_over(job, Origin(savepoint, checkpoint), allow_non_restored_state)
         partitions = handover.state_partitions(session.sparkContext.defaultParallelism)
         if partitions is not None and _PARTITIONS not in session.conf.getAll:

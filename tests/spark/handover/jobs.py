@@ -3,17 +3,20 @@
 Invariant: imported by Spark's Python workers too, by this module's name.
 """
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from operator import add, attrgetter
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 from tests.spark.handover.functions import DELAY_MS
 from tidelog import FileSink, Job, JsonLinesSource, Row, Session, StatefulProcessor, Tumbling
 from tidelog.state.event_time import MAX_WATERMARK
 
+HOLD = "TIDELOG_TEST_HOLD"
 FIELDS = ("what", "k", "time_ms", "value")
 
 
@@ -36,6 +39,14 @@ def large(row: Any) -> int:
     return int(2**70 + row.v)
 
 
+def wait_while_held() -> None:
+    """Hang as long as the file is there that the environment names, and say so beside it."""
+    file = Path(os.environ.get(HOLD, "/nonexistent"))
+    while file.exists():
+        file.with_suffix(".reached").touch()
+        sleep(0.05)
+
+
 class Shares(StatefulProcessor):
     """State of types that Spark would change, and a TTL."""
 
@@ -47,6 +58,7 @@ class Shares(StatefulProcessor):
         )
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        wait_while_held()
         for row in rows:
             self.waiting.updateValue((row.time_ms, row.v), (row.tag,))
             self.handle.registerTimer(row.time_ms)

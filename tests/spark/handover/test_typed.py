@@ -80,7 +80,7 @@ def test_a_function_goes_on_in_spark_though_the_driver_is_killed_in_the_first_ba
     with Application(
         (Query(place, "moved"),), settings(tmp_path / "faults"), module=module, extra=request
     ) as application:
-        application.await_written(0)
+        application.await_file(place.written / "000000.json")
         application.kill()
     assert not place.committed()
     run(moved(spark, place, savepoint), place)

@@ -148,12 +148,12 @@ class Application:
             assert time.monotonic() < deadline, f"stuck at batches {done}:\n{self.log()[-6000:]}"
             time.sleep(0.01)
 
-    def await_written(self, batch: int) -> None:
-        """Waits until the rows of a batch are written, which may not be committed then."""
+    def await_file(self, file: Path) -> None:
+        """Waits until a file is there."""
         deadline = time.monotonic() + PATIENCE_S
-        while not (self.place.written / f"{batch:06d}.json").exists():
+        while not file.exists():
             assert self._running.poll() is None, f"it has ended:\n{self.log()[-6000:]}"
-            assert time.monotonic() < deadline, f"no batch {batch}:\n{self.log()[-6000:]}"
+            assert time.monotonic() < deadline, f"no {file}:\n{self.log()[-6000:]}"
             time.sleep(0.01)
 
     def await_executors(self, number: int = 2) -> dict[str, int]:

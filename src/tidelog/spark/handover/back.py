@@ -6,7 +6,7 @@ entry; afterwards the query's checkpoint says where the job is.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -29,7 +29,13 @@ from tidelog.ids import CheckpointId, KeyGroup, SeqNo, Slot
 from tidelog.spark.checkpoint.checkpoint import COMMITS, OFFSETS, store_url
 from tidelog.spark.checkpoint.commits import Offsets, read_offsets
 from tidelog.spark.handover.document import Handover, QueryDirectory
-from tidelog.spark.handover.pages import operator_numbers, pages_of
+from tidelog.spark.handover.pages import (
+    GroupFacts,
+    StoredOperator,
+    facts_of,
+    operator_numbers,
+    pages_of,
+)
 from tidelog.spark.handover.savepoint import SPLITS
 from tidelog.spark.handover.sources import QuerySources, SourceDescription, read_splits
 from tidelog.spark.handover.writing import (
@@ -82,12 +88,11 @@ class StoppedQuery:
     starts: int
     """The last start of the query, as its sinks know it."""
 
-    @property
-    def first_change(self) -> SeqNo:
-        """Above the numbers of all changes of the job before it moved."""
-        last = SeqNo(0)
+    def first_change(self, source: str) -> SeqNo:
+        """Above the numbers of a source's changes before the job moved."""
+        last = 0
         for operator in self.handover.operators if self.handover is not None else ():
-            for subtask in operator.subtasks:
+            for subtask in operator.subtasks if operator.id == source else ():
                 last = max(last, subtask.seqno)
         return SeqNo(last + 1)
 
@@ -114,21 +119,28 @@ def bring_back(
     """
     origin = parse_origin(target)
     name = check_name(str(origin.checkpoint))
-    query = read_query(location, access)
+    query = read_query(location, StoreAccess(access.endpoint))
     numbers = operator_numbers(spark, location)
     with connected(store_url(origin.url), access) as session:
         session.run(_check_target(session.store, query, name))
         slots = SlotLog(session.store, session.effects)
         take_over = session.run(slots.take_over(query.sources.job, Slot(query.starts + 1)))
         author = Author(take_over.generation, take_over.attempt)
-        targets = _targets(query, session.store.url, author, access, parallelism)
+        aims = _targets(query, session.store.url, author, access)
         operators: list[OperatorState] = []
         for operator, description in query.descriptions.items():
-            target_of = targets[operator]
-            logs = _written(spark, location, numbers[operator], query.batch.number, target_of)
-            operators.append(operator_state(description, target_of, logs, query.batch))
+            on_spark = StoredOperator(location, operator, numbers[operator], query.batch.number)
+            facts = facts_of(spark, on_spark)
+            last = max([description.seqno, *(group.seqno for group in facts.values())])
+            aim = replace(
+                aims[operator],
+                parallelism=min(parallelism, description.key_groups),
+                start=SeqNo(last + 1),
+            )
+            logs = _written(spark, on_spark, aim)
+            operators.append(operator_state(description, aim, logs, facts, query.batch))
         for source in query.sources.sources:
-            operators.append(_source_state(session, query, source, targets[source.source]))
+            operators.append(_source_state(session, query, source, aims[source.source]))
         entry = Savepoint(
             slot=Slot(author.generation + 1),
             author=author,
@@ -148,30 +160,26 @@ def bring_back(
 
 
 def _targets(
-    query: StoppedQuery, url: str, author: Author, access: StoreAccess, parallelism: int
+    query: StoppedQuery, url: str, author: Author, access: StoreAccess
 ) -> dict[str, Target]:
-    """Where the rows of each operator and source go."""
+    """Where the rows of each operator and source go, in one subtask."""
+    operators = [(one.operator, one.states, one.key_groups) for one in query.descriptions.values()]
+    for source in query.sources.sources:
+        operators.append((source.source, (_SPLITS_STATE,), query.sources.key_groups))
     targets: dict[str, Target] = {}
-
-    def add(name: str, states: tuple[StateInfo, ...], key_groups: int, subtasks: int) -> None:
+    for number, (name, states, key_groups) in enumerate(operators):
         targets[name] = Target(
             url,
             access,
             author.generation,
             query.next_checkpoint,
             name,
-            len(targets),
+            number,
             states,
             key_groups,
-            subtasks,
-            query.first_change,
+            parallelism=1,
+            start=query.first_change(name),
         )
-
-    for operator, description in query.descriptions.items():
-        groups = description.key_groups
-        add(operator, description.states, groups, min(parallelism, groups))
-    for source in query.sources.sources:
-        add(source.source, (_SPLITS_STATE,), query.sources.key_groups, 1)
     return targets
 
 
@@ -250,15 +258,15 @@ async def _check_target(store: ObjectStore, query: StoppedQuery, name: str) -> N
 
 
 def _written(
-    spark: "SparkSession", location: str, number: int, batch: int, target: Target
+    spark: "SparkSession", operator: StoredOperator, target: Target
 ) -> dict[int, WrittenSubtask]:
     """The logs of an operator's subtasks that have rows, written by Spark's tasks."""
     from pyspark.sql import functions as f  # noqa: PLC0415  (heavy)
 
-    pages = pages_of(spark, location, target.operator, number, batch)
     subtask = f.floor(f.col("key_group") * target.parallelism / target.key_groups).cast("int")
     ordered = (
-        pages.withColumn("subtask", subtask)
+        pages_of(spark, operator)
+        .withColumn("subtask", subtask)
         .repartition(target.parallelism, "subtask")
         .sortWithinPartitions("subtask", "key_group", "number")
     )
@@ -271,28 +279,20 @@ def _written(
 def operator_state(
     description: OperatorDescription,
     target: Target,
-    subtasks: Mapping[int, WrittenSubtask],
+    logs: Mapping[int, WrittenSubtask],
+    facts: Mapping[int, GroupFacts],
     batch: Batch,
 ) -> OperatorState:
     """A keyed operator as a manifest has it. Pure."""
-    states: list[SubtaskState] = []
-    begin = EventTime.restored(description.watermark, description.ahead)
-    marks: dict[int, int | None] = {}
-    for subtask in subtasks.values():
-        marks |= subtask.watermarks
-    known = begin.watermark != UNKNOWN or any(mark is not None for mark in marks.values())
+    times = _event_times(description, facts, batch)
+    subtasks: list[SubtaskState] = []
     for index in range(target.parallelism):
         groups = range_of(index, target.key_groups, target.parallelism)
-        times: dict[int, int] = {}
-        for group in groups:
-            mark = marks.get(group)
-            time = begin.of(group.to_bytes(2, "big")) if mark is None else mark
-            times[group] = max(time, batch.watermark) if known and batch.watermark else time
-        least = min(times.values())
-        ahead = {group: time for group, time in times.items() if time > least}
-        log = subtasks.get(index)
-        later = batch.next_watermark if known and batch.next_watermark > least else None
-        states.append(
+        minimum = min(times[group] for group in groups)
+        later = {group: times[group] for group in groups if times[group] > minimum}
+        next_mark = batch.next_watermark
+        log = logs.get(index)
+        subtasks.append(
             SubtaskState(
                 index,
                 groups.first,
@@ -301,19 +301,32 @@ def operator_state(
                 _TABLE,
                 log=() if log is None else log.log,
                 start=target.start,
-                watermark=None if least == UNKNOWN else least,
-                advancing=later,
-                ahead=EventTime(least, ahead).stored(),
+                watermark=None if minimum == UNKNOWN else minimum,
+                advancing=next_mark if next_mark > max(minimum, 0) else None,
+                ahead=EventTime(minimum, later).stored(),
             )
         )
     return OperatorState(
         description.operator,
         description.key_groups,
         description.states,
-        tuple(states),
+        tuple(subtasks),
         key_types=description.key_types,
         meaning=description.meaning,
     )
+
+
+def _event_times(
+    description: OperatorDescription, facts: Mapping[int, GroupFacts], batch: Batch
+) -> dict[int, int]:
+    """How far event time is in each key group: Spark has fired up to that of the batch in all."""
+    begin = EventTime.restored(description.watermark, description.ahead)
+    times: dict[int, int] = {}
+    for group in range(description.key_groups):
+        watermark = facts[group].watermark if group in facts else None
+        time = begin.of(group.to_bytes(2, "big")) if watermark is None else watermark
+        times[group] = max(time, batch.watermark) if batch.watermark else time
+    return times
 
 
 def _source_state(
@@ -328,7 +341,7 @@ def _source_state(
     log = SubtaskLog(target, 0, session)
     for group in sorted(rows):
         log.put(group, sorted(rows[group]))
-    subtask = log.finish({})
+    subtask = log.finish()
     groups = range_of(0, target.key_groups, 1)
     state = SubtaskState(
         *(0, groups.first, groups.last, subtask.end, _TABLE),

@@ -97,7 +97,8 @@ class QueryDirectory:
 
     def __init__(self, location: str, access: StoreAccess = PLAIN) -> None:
         self.url = store_url(location)
-        self._access = access
+        # A checkpoint of Spark's is never encrypted by us.
+        self._access = StoreAccess(access.endpoint)
 
     def has_batch(self) -> bool:
         """Whether a batch of the query is committed: the initial state is in its own state."""

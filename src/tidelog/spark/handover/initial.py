@@ -62,8 +62,8 @@ def from_savepoint(
     beginning = begin(origin.origin)
     handover, savepoint = beginning.handover, beginning.savepoint
     operator = handover.operator(origin.operator)
-    least = event_time_of(operator).watermark
-    watermark = None if least == UNKNOWN else least
+    minimum = event_time_of(operator).watermark
+    watermark = None if minimum == UNKNOWN else minimum
     if savepoint is None:
         return InitialState(None, TypedState({}, 0), watermark)
     keys.check_types(operator.key_types)

@@ -50,8 +50,7 @@ class KeyColumns:
             if kind in _EVERY_TYPE:
                 continue
             parts = list(kind[1:]) if isinstance(kind, tuple) else [kind]
-            fits = len(parts) == len(self.types) or parts[1:] == ["..."]
-            if not fits or not all(map(self._fits, parts, self.types)):
+            if len(parts) != len(self.types) or not all(map(self._fits, parts, self.types)):
                 raise self._refusal(f"keys of type {text_of(kind)}")
 
     @staticmethod
@@ -82,12 +81,12 @@ class KeyColumns:
         except (pa.ArrowInvalid, OverflowError) as error:
             raise self._refusal(f"a key that {column} cannot hold ({error})") from error
 
-    def _refusal(self, stored: str) -> StateSchemaError:
+    def _refusal(self, keys: str) -> StateSchemaError:
         columns = ", ".join(map("{} {}".format, self.names, self.types))
         return StateSchemaError(
             f"state of operator {self.operator!r}",
             expected=f"keys that the key columns ({columns}) can hold",
-            found=stored,
+            found=keys,
             action="make key columns of that type, as rows of the query find state by equal keys "
             "of one type alone: cast them before, for example to bigint where keys are ints",
             retry_safe=True,

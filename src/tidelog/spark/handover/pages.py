@@ -6,6 +6,7 @@ there is an error, never fewer rows. A task reads the pages of one key group aft
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -16,17 +17,40 @@ from tidelog.spark.operators.layout import GROUP, Row, pages_name, state_name, u
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-GROUP_SCHEMA: Final = "key_group int, watermark bigint, depth int, number int, page binary"
+PAGE_COLUMNS: Final = "key_group int, depth int, number int, page binary"
 """A row for the root of each key group, without a number, and one for each other page."""
 
 
+class GroupFacts(NamedTuple):
+    """What is known of a key group besides its rows."""
+
+    watermark: int | None
+    seqno: int
+    """Above the numbers of all of its changes."""
+
+
 class GroupRows(NamedTuple):
-    """What is stored of a key group."""
+    """The rows of a key group."""
 
     key_group: int
-    watermark: int | None
     rows: Iterator[Row]
     """Ascending by entry; to be read before the next group is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOperator:
+    """An operator of a query after a batch; `number` is what Spark calls it."""
+
+    location: str
+    name: str
+    number: int
+    batch: int
+
+    def load(self, spark: "SparkSession", variable: str) -> "DataFrame":
+        """A state variable, read by Spark's own data source."""
+        reader = spark.read.format("statestore").option("operatorId", self.number)
+        reader = reader.option("batchId", self.batch).option("stateVarName", variable)
+        return reader.load(self.location)
 
 
 def operator_numbers(spark: "SparkSession", checkpoint: str) -> dict[str, int]:
@@ -52,63 +76,57 @@ def operator_numbers(spark: "SparkSession", checkpoint: str) -> dict[str, int]:
     return numbers
 
 
-def pages_of(
-    spark: "SparkSession", checkpoint: str, operator: str, number: int, batch: int
-) -> "DataFrame":
-    """All pages of an operator after a batch, by `GROUP_SCHEMA`, in no order."""
-    from pyspark.sql import functions as f  # noqa: PLC0415  (heavy)
+def facts_of(spark: "SparkSession", operator: StoredOperator) -> dict[int, GroupFacts]:
+    """What is known of each key group that has rows."""
+    roots = operator.load(spark, state_name(operator.name))
+    columns = f"key.{GROUP} AS key_group", "value.watermark", "value.seqno"
+    facts: dict[int, GroupFacts] = {}
+    for group, watermark, seqno in roots.selectExpr(*columns).collect():
+        facts[group] = GroupFacts(watermark, seqno or 0)
+    return facts
 
-    def load(variable: str) -> "DataFrame":
-        reader = spark.read.format("statestore").option("operatorId", number)
-        reader = reader.option("batchId", batch).option("stateVarName", variable)
-        return reader.load(checkpoint)
 
-    key = f.col(f"key.{GROUP}").alias("key_group")
-    roots = load(state_name(operator)).select(
-        key,
-        f.col("value.watermark").alias("watermark"),
-        f.col("value.depth").alias("depth"),
-        f.lit(None).cast("int").alias("number"),
-        f.col("value.root").alias("page"),
+def pages_of(spark: "SparkSession", operator: StoredOperator) -> "DataFrame":
+    """All pages of an operator, with `PAGE_COLUMNS`, in no order."""
+    roots = operator.load(spark, state_name(operator.name)).selectExpr(
+        *(f"key.{GROUP} AS key_group", "value.depth", "CAST(NULL AS INT) AS number"),
+        "value.root AS page",
     )
-    pages = load(pages_name(operator)).select(
-        key,
-        f.lit(None).cast("bigint").alias("watermark"),
-        f.lit(None).cast("int").alias("depth"),
-        f.col("user_map_key.number").alias("number"),
-        f.col("user_map_value.page").alias("page"),
+    pages = operator.load(spark, pages_name(operator.name)).selectExpr(
+        *(f"key.{GROUP} AS key_group", "CAST(NULL AS INT) AS depth"),
+        *("user_map_key.number", "user_map_value.page"),
     )
     return roots.unionByName(pages)
 
 
 def groups_of(batches: Iterable[pa.RecordBatch], operator: str) -> Iterator[GroupRows]:
-    """The key groups of rows by `GROUP_SCHEMA`, whose rows follow each other.
+    """The key groups of rows with `PAGE_COLUMNS`, whose rows follow each other.
 
     Raises CorruptObjectError for pages that do not belong together.
     """
     current: int | None = None
-    stored: list[dict[str, Any]] = []
+    page_rows: list[dict[str, Any]] = []
     for batch in batches:
         for row in batch.to_pylist():
-            if row["key_group"] != current and stored:
-                yield _group(stored, operator)
-                stored = []
+            if row["key_group"] != current and page_rows:
+                yield _group(page_rows, operator)
+                page_rows = []
             current = row["key_group"]
-            stored.append(row)
-    if stored:
-        yield _group(stored, operator)
+            page_rows.append(row)
+    if page_rows:
+        yield _group(page_rows, operator)
 
 
-def _group(stored: list[dict[str, Any]], operator: str) -> GroupRows:
-    group = stored[0]["key_group"]
-    roots = [row for row in stored if row["number"] is None]
-    pages = {row["number"]: row["page"] for row in stored if row["number"] is not None}
+def _group(page_rows: list[dict[str, Any]], operator: str) -> GroupRows:
+    group = page_rows[0]["key_group"]
+    roots = [row for row in page_rows if row["number"] is None]
+    pages = {row["number"]: row["page"] for row in page_rows if row["number"] is not None}
     what = f"key group {group} of operator {operator!r}"
     if len(roots) != 1:
         raise _damaged(what, "one root", f"{len(roots)}, and {len(pages)} other pages")
     (root,) = roots
     rows = _rows(what, root["page"] or b"", root["depth"] or 0, pages)
-    return GroupRows(group, root["watermark"], rows)
+    return GroupRows(group, rows)
 
 
 def _rows(what: str, page: bytes, depth: int, pages: dict[int, bytes]) -> Iterator[Row]:
@@ -123,10 +141,10 @@ def _rows(what: str, page: bytes, depth: int, pages: dict[int, bytes]) -> Iterat
         yield from _rows(what, pages[number], depth - 1, pages)
 
 
-def _damaged(what: str, expected: str, found: str) -> CorruptObjectError:
+def _damaged(what: str, expected: str, actual: str) -> CorruptObjectError:
     return CorruptObjectError(
         what,
         expected=expected,
-        found=found,
+        found=actual,
         action="go back to an earlier batch of the query's checkpoint, or to a backup of it",
     )

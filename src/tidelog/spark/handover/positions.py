@@ -36,15 +36,15 @@ class StoredSplit(NamedTuple):
     """How far a job has read a split."""
 
     name: str
-    ended: bool
+    is_ended: bool
     position: Any
 
 
 def positions_of(splits: Mapping[str, bytes]) -> Iterator[StoredSplit]:
     """The stored splits of a source, in the order of their names."""
     for name, data in sorted(splits.items()):
-        ended, position, *_ = msgspec.msgpack.decode(data)
-        yield StoredSplit(name, ended, position)
+        is_ended, position, *_ = msgspec.msgpack.decode(data)
+        yield StoredSplit(name, is_ended, position)
 
 
 def starting_offsets(
@@ -127,11 +127,11 @@ def unread_files(
     uris: list[str] = []
     make_directory(target)
     for number, split in enumerate(positions_of(handover.stored_splits(source))):
-        if not split.ended and split.position is None:
+        if not split.is_ended and split.position is None:
             continue
         file = root / split.name if root.is_dir() else root
         uris += java_uris(file)
-        if not split.ended:
+        if not split.is_ended:
             _write_tail(source, file, split, target / f"{number:06d}", header=header)
     return UnreadFiles(tuple(uris), str(target))
 
@@ -152,9 +152,9 @@ def _write_tail(source: str, file: Path, split: StoredSplit, target: Path, *, he
         raise _not_of(source, "a source of lines, with offsets in files", split.name, position)
     if target.exists():
         return
-    opened = InputFile(file)
+    input_file = InputFile(file)
     try:
-        text = _text(opened, position)
+        text = _text(input_file, position)
         rest = _from(text, text.begins_at)
         first = next(rest, b"")
         if not first:
@@ -163,13 +163,13 @@ def _write_tail(source: str, file: Path, split: StoredSplit, target: Path, *, he
             hidden = target.with_name(f".{target.name}")
             with hidden.open("wb") as tail:
                 if header and text.begins_at:
-                    tail.write(_first_line(opened))
+                    tail.write(_first_line(input_file))
                 tail.write(first)
                 tail.writelines(rest)
             hidden.replace(target)
             sync_directory(target.parent)
     finally:
-        opened.close()
+        input_file.close()
 
 
 def _text(file: InputFile, position: list[Any] | None) -> PlainText | CompressedText:

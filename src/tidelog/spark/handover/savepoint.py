@@ -104,8 +104,8 @@ def event_time_of(operator: OperatorState) -> EventTime:
         groups = range(subtask.first_key_group, subtask.last_key_group + 1)
         for group in groups:
             times[group] = event_time.ahead.get(group, event_time.watermark)
-    least = min(times.values(), default=UNKNOWN)
-    return EventTime(least, {group: time for group, time in times.items() if time > least})
+    minimum = min(times.values(), default=UNKNOWN)
+    return EventTime(minimum, {group: time for group, time in times.items() if time > minimum})
 
 
 def _check(url: str, checkpoint: Checkpoint) -> None:

@@ -103,13 +103,13 @@ def _partitions(
         for topic, partitions in document.items():
             for number, offset in partitions.items():
                 split = f"{topic}/{number}"
-                stored = msgspec.msgpack.decode(before[split]) if split in before else [False, None]
+                entry = msgspec.msgpack.decode(before[split]) if split in before else [False, None]
                 # After it: the latest event time that was known there.
-                yield split, msgspec.msgpack.encode([False, offset, *stored[2:]])
+                yield split, msgspec.msgpack.encode([False, offset, *entry[2:]])
 
 
-def _ended(stored: bytes | None) -> bool:
-    return stored is not None and bool(msgspec.msgpack.decode(stored)[0])
+def _ended(data: bytes | None) -> bool:
+    return data is not None and bool(msgspec.msgpack.decode(data)[0])
 
 
 async def _log(store: ObjectStore, number: int, last: int) -> Any:
@@ -154,9 +154,9 @@ def _records(data: bytes, name: str) -> Iterator[dict[str, Any]]:
 
 def _end_of(file: Path, modified_ms: int) -> list[Any]:
     """The position at the end of a file that Spark has read whole."""
-    opened = InputFile(file)
+    input_file = InputFile(file)
     try:
-        now = opened.identity
+        now = input_file.identity
         if int(now.st_mtime * 1000) != modified_ms:
             raise StorageError(
                 f"input file {file}",
@@ -168,10 +168,10 @@ def _end_of(file: Path, modified_ms: int) -> list[Any]:
             )
         member = MEMBERS.get(file.suffix.lower())
         if member is None:
-            return [now.st_size, None, opened.mark(now.st_size)]
-        text, offset = CompressedText(opened, None, member), 0
+            return [now.st_size, None, input_file.mark(now.st_size)]
+        text, offset = CompressedText(input_file, None, member), 0
         while data := text.read(offset, _CHUNK_BYTES):
             offset += len(data)
         return text.position(offset)
     finally:
-        opened.close()
+        input_file.close()

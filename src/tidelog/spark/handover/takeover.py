@@ -18,7 +18,7 @@ from tidelog.checkpoint.sizes import layer_bytes
 from tidelog.checkpoint.slots import SlotLog, list_slots, read_slot
 from tidelog.checkpoint.startup import moved_away
 from tidelog.effects import Effects
-from tidelog.errors import RestoreError
+from tidelog.errors import ConfigError, RestoreError
 from tidelog.events import Event
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
@@ -30,11 +30,12 @@ from tidelog.spark.handover.begin import Origin, handover_of
 from tidelog.spark.handover.document import Handover, QueryDirectory
 from tidelog.spark.handover.positions import positions_of
 from tidelog.spark.handover.savepoint import StoredSavepoint, event_time_of, read_savepoint
-from tidelog.spark.job.sinks import Predecessor
+from tidelog.spark.job.sinks import Ledger, Predecessor
 from tidelog.spark.job.sources import Positions, SplitPosition
 from tidelog.spark.operators.layout import INITIAL_COLUMNS, InitialState, OperatorDescription
 from tidelog.spark.source.parts import ReadSession, connected
 from tidelog.state.event_time import UNKNOWN
+from tidelog.storage.open import StoreAccess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,7 +75,7 @@ class JobHandover:
         positions: dict[str, Positions] = {}
         for source, splits in self.handover.splits.items():
             positions[source] = {
-                split.name: SplitPosition(split.ended, split.position)
+                split.name: SplitPosition(split.is_ended, split.position)
                 for split in positions_of(splits)
             }
         return positions
@@ -129,11 +130,31 @@ def take_over(job: Job, origin: Origin, allowed: Collection[str] = ()) -> JobHan
     with connected(savepoint.url, origin.access) as session:
         plan = _plan(job, savepoint, allowed, session.effects)
         author = session.run(_fence(savepoint, directory.url, session))
-        session.run(settle(job, plan, author, session.effects))
+        # Not again when sinks know of a start of the query: it began after this.
+        if not Ledger(origin.checkpoint, StoreAccess(origin.access.endpoint)).last_start():
+            session.run(settle(job, plan, author, session.effects))
     Event.JOB_MOVED.log(logger, job=job.name, location=directory.url)
     handover = _restored(handover_of(savepoint), plan, author)
     directory.write(handover)
     return JobHandover(handover, savepoint)
+
+
+def resumed(checkpoint: str) -> JobHandover | None:
+    """What a query has taken over that starts again; None: it began without state of a job.
+
+    Raises ConfigError where it has not taken over all: it would begin without.
+    """
+    directory = QueryDirectory(checkpoint)
+    handover = directory.read_if_any()
+    if handover is None or directory.has_batch():
+        return None if handover is None else JobHandover(handover, None)
+    raise ConfigError(
+        f"query at {directory.url}",
+        expected=f"the savepoint that it begins with, checkpoint {handover.checkpoint} of "
+        f"{handover.store}: its first batch is not committed",
+        found="a start without",
+        action=f"start it with --from {handover.store}@{handover.checkpoint} (savepoint=)",
+    )
 
 
 def _require_stop(savepoint: StoredSavepoint) -> None:

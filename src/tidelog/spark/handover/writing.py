@@ -5,7 +5,7 @@ refers to; a task that is repeated writes the same objects again.
 Format: docs/internals/format.md, "Canonical savepoints".
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -33,12 +33,11 @@ RESULT_SCHEMA: Final = "subtask int, result binary"
 
 
 class WrittenSubtask(msgspec.Struct, frozen=True, array_like=True):
-    """The log of a subtask, and what is known of event time in its key groups."""
+    """The log of a subtask."""
 
     subtask: int
     log: tuple[LogRange, ...]
     end: SeqNo
-    watermarks: dict[int, int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +91,13 @@ class SubtaskLog:
             if self._row_bytes >= BLOCK_BYTES:
                 self._seal()
 
-    def finish(self, watermarks: Mapping[int, int | None]) -> WrittenSubtask:
+    def finish(self) -> WrittenSubtask:
         """Write what is left; raises what the store raises."""
         if self._keys:
             self._seal()
         if self._blocks:
             self._upload()
-        return WrittenSubtask(self.subtask, tuple(self._ranges), self._end, dict(watermarks))
+        return WrittenSubtask(self.subtask, tuple(self._ranges), self._end)
 
     def _seal(self) -> None:
         batch = ChangeBatch(self._end, self._keys, self._values)
@@ -136,18 +135,16 @@ class GroupWriter:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with connected(self.target.url, self.target.access) as session:
             log: SubtaskLog | None = None
-            watermarks: dict[int, int | None] = {}
             for group in groups_of(batches, self.target.operator):
                 subtask = self.target.subtask_of(group.key_group)
                 if log is not None and log.subtask != subtask:
-                    yield _result(log.finish(watermarks))
+                    yield _result(log.finish())
                     log = None
                 if log is None:
-                    log, watermarks = SubtaskLog(self.target, subtask, session), {}
+                    log = SubtaskLog(self.target, subtask, session)
                 log.put(group.key_group, group.rows)
-                watermarks[group.key_group] = group.watermark
             if log is not None:
-                yield _result(log.finish(watermarks))
+                yield _result(log.finish())
 
 
 def _result(subtask: WrittenSubtask) -> pa.RecordBatch:
