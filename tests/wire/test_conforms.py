@@ -19,23 +19,24 @@ from tests.unit.storage.conformance import (
     names,
     opened,
 )
-from tests.wire.calls import OPERATIONS
+from tests.wire.calls import CLIENTS, OPERATIONS
 from tests.wire.proxy import Behaviour, proxy
 from tests.wire.servers import CloudServer, S3Server
 from tidelog import open_store
 from tidelog.effects import Effects
 from tidelog.storage.probe import ProbeReport, probe_store
-from tidelog.storage.s3 import open_s3_store
+from tidelog.storage.config import S3Client
 
 # Libraries of the clouds are imported where they are used: they take seconds, in every worker.
 
 _prefixes = count()
 
 
-def fresh_opener(server: S3Server | CloudServer) -> Opener:
+def fresh_opener(server: S3Server | CloudServer, client: S3Client = "obstore") -> Opener:
     url = server.url(f"conformance/{next(_prefixes)}")
     if isinstance(server, S3Server):
-        return lambda: open_s3_store(url, server.options)
+        s3 = import_module(f"tidelog.storage.{CLIENTS[client]}")
+        return lambda: s3.open_s3_store(url, server.options)
     if server.scheme == "az":
         azure = import_module("tidelog.storage.azure")
         return lambda: azure.open_azure_store(url, server.options)
@@ -45,8 +46,8 @@ def fresh_opener(server: S3Server | CloudServer) -> Opener:
 
 class TestS3Store(StoreConformance):
     @pytest.fixture
-    def opener(self, s3_server: S3Server) -> Opener:
-        return fresh_opener(s3_server)
+    def opener(self, client: S3Client, s3_server: S3Server) -> Opener:
+        return fresh_opener(s3_server, client)
 
 
 class TestS3StoreUnderRace(RaceConformance):
@@ -54,8 +55,8 @@ class TestS3StoreUnderRace(RaceConformance):
     and under load hand out two winners. `tidelog store check` is there to report such servers."""
 
     @pytest.fixture
-    def opener(self, versitygw: S3Server) -> Opener:
-        return fresh_opener(versitygw)
+    def opener(self, client: S3Client, versitygw: S3Server) -> Opener:
+        return fresh_opener(versitygw, client)
 
 
 class TestClouds(StoreConformance, RaceConformance):
@@ -65,11 +66,11 @@ class TestClouds(StoreConformance, RaceConformance):
 
 
 async def test_a_list_goes_on_after_a_full_page(
-    moto: S3Server, monkeypatch: pytest.MonkeyPatch
+    client: S3Client, moto: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "10")
     written = [f"many/{number:05d}" for number in range(25)]
-    async with opened(fresh_opener(moto)) as store:
+    async with opened(fresh_opener(moto, client)) as store:
         await fill(store, *written)
         assert await names(store, "many/") == written
         assert await names(store, "many/", written[2]) == written[3:]

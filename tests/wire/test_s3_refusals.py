@@ -30,6 +30,7 @@ from tidelog import (
     UnavailableError,
     open_store,
 )
+from tidelog.storage.config import S3Client
 
 _prefixes = count()
 
@@ -155,7 +156,7 @@ def check_goes_on(run: Run, lines: list[str]) -> None:
 
 @each_refusal
 async def test_the_error_says_what_was_refused_why_and_what_to_do(
-    refusing: S3Server, behaviour: Behaviour, refusal: Refusal
+    refusing: S3Server, client: S3Client, behaviour: Behaviour, refusal: Refusal
 ) -> None:
     refuse(behaviour, refusal)
     policy, url = RetryPolicy(deadline=5.0), refusing.url("refused")

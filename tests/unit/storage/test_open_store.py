@@ -15,6 +15,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from tests.support.clock import VirtualClock
 from tests.unit.storage.conformance import names
+from tests.unit.storage.test_every_store_conforms import CreatingStore
 from tests.wire.calls import OPERATIONS, call
 from tidelog import (
     AccessDeniedError,
@@ -29,7 +30,6 @@ from tidelog.effects import Effects, InlineOffload
 from tidelog.ids import Generation, MaterializationId, Slot
 from tidelog.storage import object_names
 from tidelog.storage import open as opening
-from tidelog.storage.fsspec_store import FsspecStore
 from tidelog.storage.port import RequestMetrics
 
 INLINE = Effects(offload=InlineOffload())
@@ -164,7 +164,7 @@ async def test_an_error_of_the_file_system_is_translated(
 ) -> None:
     filesystem = Failing(global_store=False, skip_instance_cache=True)
     filesystem.error = error
-    store = FsspecStore("odd://x", filesystem, "/x", INLINE, atomic_create=True)
+    store = CreatingStore("odd://x", filesystem, "/x", INLINE)
     with pytest.raises(StorageError, match="odd://x/name") as raised:
         await call(store, operation)
     assert type(raised.value) is expected
