@@ -5,9 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.wire import servers
-from tests.wire.calls import CLIENTS
 from tests.wire.servers import CloudServer, S3Server
-from tidelog.storage.config import S3Client
 
 
 @pytest.fixture(scope="session")
@@ -28,14 +26,6 @@ def cloud(request: pytest.FixtureRequest) -> CloudServer:
     """Each cloud beside S3 in turn."""
     server: CloudServer = request.getfixturevalue(request.param)
     return server
-
-
-@pytest.fixture(params=CLIENTS)
-def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> S3Client:
-    """Each client of S3 in turn, chosen by the environment."""
-    name: S3Client = request.param
-    monkeypatch.setenv("TIDELOG__STORAGE__S3__CLIENT", name)
-    return name
 
 
 @pytest.fixture

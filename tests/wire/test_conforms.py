@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from importlib import import_module
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -46,8 +47,8 @@ def fresh_opener(server: S3Server | CloudServer, client: S3Client = "obstore") -
 
 class TestS3Store(StoreConformance):
     @pytest.fixture
-    def opener(self, client: S3Client, s3_server: S3Server) -> Opener:
-        return fresh_opener(s3_server, client)
+    def opener(self, s3_client: S3Client, s3_server: S3Server) -> Opener:
+        return fresh_opener(s3_server, s3_client)
 
 
 class TestS3StoreUnderRace(RaceConformance):
@@ -55,8 +56,8 @@ class TestS3StoreUnderRace(RaceConformance):
     and under load hand out two winners. `tidelog store check` is there to report such servers."""
 
     @pytest.fixture
-    def opener(self, client: S3Client, versitygw: S3Server) -> Opener:
-        return fresh_opener(versitygw, client)
+    def opener(self, s3_client: S3Client, versitygw: S3Server) -> Opener:
+        return fresh_opener(versitygw, s3_client)
 
 
 class TestClouds(StoreConformance, RaceConformance):
@@ -65,12 +66,39 @@ class TestClouds(StoreConformance, RaceConformance):
         return fresh_opener(cloud)
 
 
+class TestFileSystems(StoreConformance, RaceConformance):
+    """On file systems that a program has made; of S3 on one that it has used itself."""
+
+    @pytest.fixture(params=["versitygw", "fake_gcs"])
+    def opener(self, request: pytest.FixtureRequest) -> Opener:
+        server: S3Server | CloudServer = request.getfixturevalue(request.param)
+        url = server.url(f"conformance/{next(_prefixes)}")
+        filesystem = filesystem_on(server)
+        if isinstance(server, S3Server):
+            filesystem.pipe_file(f"{url}/by-the-program", b"x")
+            filesystem.rm_file(f"{url}/by-the-program")
+        return lambda: open_store(url, filesystem=filesystem)
+
+
+def filesystem_on(server: S3Server | CloudServer) -> Any:
+    if isinstance(server, CloudServer):
+        gcsfs = import_module("gcsfs")
+        return gcsfs.GCSFileSystem(endpoint_url=server.endpoint, token="anon")
+    s3fs = import_module("s3fs")
+    return s3fs.S3FileSystem(
+        key=server.key,
+        secret=server.secret,
+        endpoint_url=server.endpoint,
+        client_kwargs={"region_name": server.region},
+    )
+
+
 async def test_a_list_goes_on_after_a_full_page(
-    client: S3Client, moto: S3Server, monkeypatch: pytest.MonkeyPatch
+    s3_client: S3Client, moto: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "10")
     written = [f"many/{number:05d}" for number in range(25)]
-    async with opened(fresh_opener(moto, client)) as store:
+    async with opened(fresh_opener(moto, s3_client)) as store:
         await fill(store, *written)
         assert await names(store, "many/") == written
         assert await names(store, "many/", written[2]) == written[3:]

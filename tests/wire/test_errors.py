@@ -63,7 +63,7 @@ def misbehaving(server: Server, behaviour: Behaviour) -> Iterator[Server]:
 
 @pytest.fixture
 def misbehaving_s3(
-    moto: S3Server, behaviour: Behaviour, client: S3Client
+    moto: S3Server, behaviour: Behaviour, s3_client: S3Client
 ) -> Iterator[S3Server]:
     yield from behind_a_proxy(moto, behaviour)
 
@@ -85,7 +85,7 @@ async def test_an_endpoint_where_nobody_listens_is_unreachable(server: Server) -
     ],
 )
 async def test_wrong_credentials_are_denied(
-    versitygw: S3Server, client: S3Client, wrong: dict[str, str], operations: Sequence[str]
+    versitygw: S3Server, s3_client: S3Client, wrong: dict[str, str], operations: Sequence[str]
 ) -> None:
     async with opened_on(replace(versitygw, **wrong)) as store:
         for operation in operations:
@@ -95,7 +95,7 @@ async def test_wrong_credentials_are_denied(
 
 
 async def test_the_usual_environment_leads_to_the_store(
-    s3_server: S3Server, client: S3Client, monkeypatch: pytest.MonkeyPatch
+    s3_server: S3Server, s3_client: S3Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in s3_server.env.items():
         monkeypatch.setenv(name, value)

@@ -35,14 +35,14 @@ def locked(request: pytest.FixtureRequest) -> tuple[S3Server, str]:
 
 
 async def test_every_write_to_a_bucket_with_object_lock_has_a_checksum(
-    locked: tuple[S3Server, str], client: S3Client, behaviour: Behaviour
+    locked: tuple[S3Server, str], s3_client: S3Client, behaviour: Behaviour
 ) -> None:
     server, bucket = locked
     parts = [bytes([number]) * PART for number in range(3)]
     contents = {"put": b"a", "empty": b"", "parts": b"".join(parts)}
     with proxy(server.endpoint, behaviour) as endpoint:
         options = {**server.options, "endpoint_url": endpoint}
-        if client == "obstore":
+        if s3_client == "obstore":
             options["multipart_above"] = PART
         else:
             parts = [b"".join(parts)]

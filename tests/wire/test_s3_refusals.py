@@ -156,7 +156,7 @@ def check_goes_on(run: Run, lines: list[str]) -> None:
 
 @each_refusal
 async def test_the_error_says_what_was_refused_why_and_what_to_do(
-    refusing: S3Server, client: S3Client, behaviour: Behaviour, refusal: Refusal
+    refusing: S3Server, s3_client: S3Client, behaviour: Behaviour, refusal: Refusal
 ) -> None:
     refuse(behaviour, refusal)
     policy, url = RetryPolicy(deadline=5.0), refusing.url("refused")
@@ -174,7 +174,7 @@ async def test_the_error_says_what_was_refused_why_and_what_to_do(
 
 
 def test_a_running_job_that_is_refused_ends_and_the_same_command_goes_on(
-    job: Jobs, refusing: S3Server, behaviour: Behaviour
+    job: Jobs, refusing: S3Server, s3_client: S3Client, behaviour: Behaviour
 ) -> None:
     run, lines = job(refusing, "--tolerable-failures", "2")
     committed: list[str] = []
@@ -196,7 +196,7 @@ def test_a_running_job_that_is_refused_ends_and_the_same_command_goes_on(
 
 
 def test_a_running_job_takes_the_credentials_that_its_provider_renews(
-    tmp_path: Path, job: Jobs, refusing: S3Server, behaviour: Behaviour
+    tmp_path: Path, job: Jobs, refusing: S3Server, s3_client: S3Client, behaviour: Behaviour
 ) -> None:
     """A profile with a credential_process stands for roles and instances, which expire, too."""
     profile, current = tmp_path / "config", tmp_path / "current.json"
