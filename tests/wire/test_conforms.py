@@ -8,10 +8,12 @@ from contextlib import closing
 from dataclasses import replace
 from importlib import import_module
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.documentation import BLOCKS
 from tests.unit.storage.conformance import (
     Opener,
     RaceConformance,
@@ -25,8 +27,8 @@ from tests.wire.proxy import Behaviour, proxy
 from tests.wire.servers import CloudServer, S3Server
 from tidelog import open_store
 from tidelog.effects import Effects
-from tidelog.storage.probe import ProbeReport, probe_store
 from tidelog.storage.config import S3Client
+from tidelog.storage.probe import ProbeReport, probe_store
 
 # Libraries of the clouds are imported where they are used: they take seconds, in every worker.
 
@@ -91,6 +93,27 @@ def filesystem_on(server: S3Server | CloudServer) -> Any:
         endpoint_url=server.endpoint,
         client_kwargs={"region_name": server.region},
     )
+
+
+async def test_the_file_system_of_the_guide_leads_where_its_profile_says(
+    moto: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = replace(moto, bucket="bucket").with_bucket()
+    profile = {
+        "aws_access_key_id": server.key,
+        "aws_secret_access_key": server.secret,
+        "endpoint_url": server.endpoint,
+    }
+    settings = "".join(f"{name} = {value}\n" for name, value in profile.items())
+    (tmp_path / "config").write_text(f"[profile streams]\n{settings}")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    program: dict[str, Any] = {}
+    exec(BLOCKS["object-stores 0"], program)
+    async with opened(lambda: program["store"]) as store:
+        await store.create("checkpoints/1", b"x")
+    with closing(server.client()) as client:
+        answer = client.get_object(Bucket="bucket", Key="jobs/wordcount/checkpoints/1")
+        assert answer["Body"].read() == b"x"
 
 
 async def test_a_list_goes_on_after_a_full_page(

@@ -62,9 +62,7 @@ def misbehaving(server: Server, behaviour: Behaviour) -> Iterator[Server]:
 
 
 @pytest.fixture
-def misbehaving_s3(
-    moto: S3Server, behaviour: Behaviour, s3_client: S3Client
-) -> Iterator[S3Server]:
+def misbehaving_s3(moto: S3Server, behaviour: Behaviour, s3_client: S3Client) -> Iterator[S3Server]:
     yield from behind_a_proxy(moto, behaviour)
 
 

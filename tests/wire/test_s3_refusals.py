@@ -33,6 +33,8 @@ from tidelog import (
 from tidelog.storage.config import S3Client
 
 _prefixes = count()
+AGENTS = {"obstore": "object_store", "s3fs": "aiobotocore"}
+"""What the clients call themselves in requests."""
 
 
 @dataclass(frozen=True)
@@ -171,6 +173,7 @@ async def test_the_error_says_what_was_refused_why_and_what_to_do(
             assert refusal.expected in error.expected
             assert f"HTTP {refusal.status} {refusal.code}: {refusal.message}" in error.found
             assert refusal.action in error.action and error.retry_safe
+    assert {exchange.agent for exchange in behaviour.seen} == {AGENTS[s3_client]}
 
 
 def test_a_running_job_that_is_refused_ends_and_the_same_command_goes_on(
@@ -193,6 +196,8 @@ def test_a_running_job_that_is_refused_ends_and_the_same_command_goes_on(
         assert len(committed) < len(lines)
     check_goes_on(run, lines)
     assert set(committed) <= set(run.lines())
+    writers = {exchange.agent for exchange in behaviour.seen if exchange.method == "PUT"}
+    assert writers == {AGENTS[s3_client]}
 
 
 def test_a_running_job_takes_the_credentials_that_its_provider_renews(

@@ -203,8 +203,9 @@ def _open(
             action=f"write s3{url.removeprefix(scheme)}",
         )
     else:
-        module = import_module("tidelog.storage.fsspec_store")
-        store = module.open_fsspec_store(url, effects, options)
+        store = import_module("tidelog.storage.fsspec_store").open_fsspec_store(
+            url, effects, options
+        )
     return store
 
 
