@@ -132,7 +132,7 @@ def found(here: Path) -> list[dict[str, Any]]:
 
 
 def test_each_order_is_looked_up_in_a_table(here: Path) -> None:
-    (here / "products.csv").write_text("product,name,price\n7,\"Tea, green\",3\n8,Salt,1\n")
+    (here / "products.csv").write_text('product,name,price\n7,"Tea, green",3\n8,Salt,1\n')
     rows = [{"order": n, "product": str(6 + n % 3), "pieces": n} for n in range(9)]
     add_rows(here / "orders" / "all.jsonl", rows)
     run(module_of("cookbook 4").job, here / "store", parallelism=2)

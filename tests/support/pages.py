@@ -123,7 +123,9 @@ def section(declared: Declared) -> str:
     return declared.path[0] if len(declared.path) > 1 else ""
 
 
-EXAMPLES = re.compile(r" with its unit, such as 250 ms or 2 min| such as (?:64 MiB|50 MB/s)|a whole ")
+EXAMPLES = re.compile(
+    r" with its unit, such as 250 ms or 2 min| such as (?:64 MiB|50 MB/s)|a whole "
+)
 """What an error says of a value, and a page once for all options."""
 
 

@@ -47,7 +47,9 @@ def test_no_sentence_of_a_page_is_long(page: Path) -> None:
 
 
 def test_prose_is_measured_and_nothing_else() -> None:
-    page = "# A title\n\nOne two `a b c`. [Three](x.md) four:\n\n* five\n  six. Seven\n\n    code a\n"
+    page = (
+        "# A title\n\nOne two `a b c`. [Three](x.md) four:\n\n* five\n  six. Seven\n\n    code a\n"
+    )
     page += "\n| a | b |\n\n```\nlong code\n```\n\n1. eight\n"
     found = [length(sentence) for sentence in sentences(page)]
     assert found == [3, 2, 2, 1, 1]
