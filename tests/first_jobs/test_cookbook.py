@@ -1,6 +1,7 @@
 """The recipes of the cookbook do what they promise."""
 
 import asyncio
+import csv
 import sqlite3
 import subprocess
 import sys
@@ -101,14 +102,17 @@ def newest(here: Path) -> dict[str, int]:
 
 
 def test_a_field_of_a_stored_value_is_renamed(here: Path) -> None:
+    recipe = module_of("cookbook 3")
+
     def earlier() -> Job:
+        total = recipe.Total
         job = Job("totals")
         by_country = job.source(JsonLinesSource("orders/", follow=True)).key_by(
             lambda order: order.country
         )
         totals = by_country.aggregate(
-            lambda order: (1, order.amount),
-            lambda a, b: (a[0] + b[0], a[1] + b[1]),
+            lambda order: total(1, order.amount),
+            lambda a, b: total(a[0] + b[0], a[1] + b[1]),
             emit_updates=True,
         )
         totals.sink(FileSink("earlier/", fields=("country", "total")))
@@ -117,12 +121,35 @@ def test_a_field_of_a_stored_value_is_renamed(here: Path) -> None:
     add_rows(here / "orders" / "all.jsonl", orders(10))
     run(earlier(), here / "store", until=lambda: sum(r["total"][0] == 5 for r in found(here)) == 2)
     add_rows(here / "orders" / "all.jsonl", orders(4, amount=10))
-    job = module_of("cookbook 3").job
-    result = run(job, here / "store", allow_non_restored_state=("sink",))
+    result = run(recipe.job, here / "store", allow_non_restored_state=("sink",))
     assert result.restored_checkpoint is not None
     totals = {row.pop("country"): row for row in rows_of(here / "totals")}
-    assert totals == {name: {"orders": 7, "revenue": 25} for name in ("nl", "de")}
+    assert totals == {name: {"orders": 7, "amount": 25} for name in ("nl", "de")}
 
 
 def found(here: Path) -> list[dict[str, Any]]:
     return rows_of(here / "earlier") if (here / "earlier").exists() else []
+
+
+def test_each_order_is_looked_up_in_a_table(here: Path) -> None:
+    (here / "products.csv").write_text('product,name,price\n7,"Tea, green",3\n8,Salt,1\n')
+    rows = [{"order": n, "product": str(6 + n % 3), "pieces": n} for n in range(9)]
+    add_rows(here / "orders" / "all.jsonl", rows)
+    run(module_of("cookbook 4").job, here / "store", parallelism=2)
+    known = {"7": ("Tea, green", 3), "8": ("Salt", 1)}
+    expected = []
+    for row in rows:
+        name, price = known.get(row["product"], (None, None))
+        cost = row["pieces"] * price if price else None
+        expected.append({"order": row["order"], "name": name, "price": cost})
+    assert sorted(rows_of(here / "named"), key=lambda row: row["order"]) == expected
+
+
+def test_csv_becomes_csv(here: Path) -> None:
+    (here / "sales").mkdir()
+    text = 'shop,amount\n"Ada, ltd.",1.5\nbob,2\n"Ada, ltd.",0.25\n'
+    (here / "sales" / "monday.csv").write_text(text)
+    run(module_of("cookbook 5").job, here / "store")
+    [part] = (here / "totals").glob("part-*.txt")
+    with part.open(newline="") as lines:
+        assert list(csv.reader(lines)) == [["Ada, ltd.", "1.75"], ["bob", "2.0"]]
