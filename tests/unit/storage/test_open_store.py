@@ -21,6 +21,8 @@ from tidelog import (
     AccessDeniedError,
     ConditionalPutError,
     ConfigError,
+    S3Config,
+    StorageConfig,
     StorageError,
     StoreFullError,
     StoreUnreachableError,
@@ -101,6 +103,23 @@ def test_a_slow_disk_is_not_given_the_same_work_twice(tmp_path: Path) -> None:
 def test_a_url_that_cannot_work_is_refused(url: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         open_store(url, effects=INLINE)
+
+
+async def test_the_client_of_s3_is_the_one_that_is_set() -> None:
+    by_s3fs = StorageConfig(S3Config("s3fs"))
+    store = open_store("s3://bucket", storage=by_s3fs, options={"multipart_above": 1})
+    with pytest.raises(ConfigError, match="multipart_above, which this cloud does not have"):
+        await store.get("name")
+    with pytest.raises(ConfigError, match="boto3"):
+        S3Config("boto3")
+
+
+def test_a_client_of_s3_that_the_environment_names_wrong_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TIDELOG__STORAGE__S3__CLIENT", "boto3")
+    with pytest.raises(ConfigError, match=r"storage\.s3\.client.*obstore, s3fs.*boto3"):
+        open_store("s3://bucket", effects=INLINE)
 
 
 @pytest.mark.parametrize(
