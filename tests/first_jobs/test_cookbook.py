@@ -1,12 +1,12 @@
 """The recipes of the cookbook do what they promise."""
 
-import asyncio
 import csv
 import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from tests.first_jobs.programs import add_rows, rows_of, run
+from tests.process.harness import killed_at_last, started, tidelog, wait_until
 from tests.support.documentation import BLOCKS
-from tidelog import FileSink, Job, JobRunner, JsonLinesSource, open_store
+from tidelog import FileSink, Job, JsonLinesSource
 
 
 @pytest.fixture(autouse=True)
@@ -71,27 +72,34 @@ def test_a_nightly_job_adds_what_is_new(here: Path) -> None:
     nightly(here, {"nl": 17, "de": 17})
 
 
-def test_two_jobs_in_a_row_count_each_valid_order_once(here: Path) -> None:
-    rows = [*orders(1000), *({"country": "nl"} for _ in range(7))]
-    add_rows(here / "orders" / "all.jsonl", rows)
-    jobs = module_of("cookbook 2")
+def test_two_jobs_in_a_row_count_each_valid_order_once_though_both_are_killed(here: Path) -> None:
+    (here / "jobs.py").write_text(BLOCKS["cookbook 2"])
+    (here / "clean").mkdir()
+    for number in range(3):
+        counted = newest(here)
+        rows = [*orders(1000), *({"country": "nl"} for _ in range(7))]
+        add_rows(here / "orders" / f"{number}.jsonl", rows)
+        with both_jobs(here) as jobs:
+            wait_until(lambda counted=counted: newest(here) != counted, jobs["count"])
+            if number == 2:
+                wait_until(lambda: newest(here) == {"nl": 1500, "de": 1500}, jobs["count"])
+                for name, process in jobs.items():
+                    assert tidelog("stop", f"{name}-store", cwd=here).returncode == 0
+                    assert process.wait(60) == 0
+    assert len(rows_of(here / "clean")) == 3000
+    counts = [(row["country"], row["orders"]) for row in rows_of(here / "counts")]
+    assert len(set(counts)) == len(counts)
 
-    async def both() -> None:
-        runners = [
-            JobRunner(getattr(jobs, name), open_store(str(here / f"{name}-store")))
-            for name in ("clean", "count")
-        ]
-        (here / "clean").mkdir()
-        running = [asyncio.create_task(runner.run()) for runner in runners]
-        while newest(here) != {"nl": 500, "de": 500}:
-            for task in running:
-                assert not task.done(), task.result()
-            await asyncio.sleep(0.05)
-        for runner in runners:
-            await runner.stop()
-        await asyncio.gather(*running)
 
-    asyncio.run(asyncio.wait_for(both(), 120))
+@contextmanager
+def both_jobs(here: Path) -> Iterator[dict[str, "subprocess.Popen[str]"]]:
+    """Processes of both jobs, killed at the end if they still run."""
+    with ExitStack() as processes:
+        jobs = {}
+        for name in ("clean", "count"):
+            command = ("run", f"jobs.py:{name}", "--store", f"{name}-store", "--quiet")
+            jobs[name] = processes.enter_context(killed_at_last(started(*command, cwd=here)))
+        yield jobs
 
 
 def newest(here: Path) -> dict[str, int]:
