@@ -26,6 +26,7 @@ RUN_ELSEWHERE = {
     "README 0": "tests/first_jobs/test_killed.py",
     "first-job 0": "tests/first_jobs/test_first_page.py",
     "own-loop 5": "tests/process/own_loop_service.py",
+    "object-stores 0": "tests/wire/test_conforms.py",
     "kafka 0": "tests/kafka/test_guide.py",
     "kafka 1": "tests/kafka/test_guide.py",
     "kafka 2": "tests/kafka/test_guide.py",
