@@ -30,7 +30,10 @@ def address(kind: str, port: int) -> str:
 
 
 def run_of(tmp_path: Path, kind: str, address: str, *options: str, store: str = "") -> Run:
+    kind, _, client = kind.partition(" by ")
     env = {"TIDELOG_TEST_SYSTEM": f"{kind}: {address}"}
+    if client:
+        env["TIDELOG__STORAGE__S3__CLIENT"] = client
     if kind == "s3":
         env |= {**AWS, "AWS_ENDPOINT_URL": f"http://{address}"}
         store = "s3://tide/store"
@@ -45,6 +48,7 @@ KINDS = [
     "kafka sink",
     "kafka sink, at least once",
     "s3",
+    "s3 by s3fs",
 ]
 
 

@@ -37,7 +37,7 @@ _DENIED: Final = (
 )
 _NO_ANSWER: Final = (
     *(boto.ConnectionError, boto.HTTPClientError, boto.IncompleteReadError, ResponseParserError),
-    *(aiohttp.ClientError, TimeoutError, ConnectionError),
+    *(boto.FlexibleChecksumError, aiohttp.ClientError, TimeoutError, ConnectionError),
 )
 
 
