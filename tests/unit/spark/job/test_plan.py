@@ -7,10 +7,21 @@ from typing import Any, cast
 import pytest
 
 from tests.spark.job.jobs import Clocked
-from tidelog import FileSink, IterableSource, Job, JsonLinesSource, Stream, Tumbling
+from tidelog import (
+    CsvSource,
+    FileSink,
+    IterableSource,
+    Job,
+    JsonLinesSource,
+    KafkaSource,
+    ParquetSource,
+    Stream,
+    TextFileSource,
+    Tumbling,
+)
 from tidelog.errors import ConfigError
 from tidelog.spark.job.plan import JobPlan
-from tidelog.spark.job.sources import SourceOptions, source_frame
+from tidelog.spark.job.sources import FileReader, MessageReader, SourceOptions, source_frame
 
 Ended = Callable[[Stream], Any]
 
@@ -89,3 +100,17 @@ def test_a_stage_has_only_what_leads_to_its_operator() -> None:
     stream.map(len, name="unused").sink(FileSink("other"), name="other")
     plan = JobPlan(job, "count")
     assert [node.id for node in plan.nodes] == ["source", "used", "count"]
+
+
+@pytest.mark.parametrize(
+    "reader",
+    [
+        *(FileReader(kind("."), {}) for kind in (CsvSource, ParquetSource, TextFileSource)),
+        FileReader(JsonLinesSource("."), {}),
+        *(MessageReader(KafkaSource("t", bootstrap="b:1", value=v).decoder) for v in ("json", str)),
+    ],
+    ids=lambda reader: type(reader).__name__,
+)
+def test_what_reads_a_source_goes_to_executors(reader: Any) -> None:
+    cloudpickle = pytest.importorskip("pyspark.cloudpickle")
+    assert type(cloudpickle.loads(cloudpickle.dumps(reader))) is type(reader)
