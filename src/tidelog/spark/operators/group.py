@@ -20,6 +20,7 @@ from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.operators.operator import Operator, OperatorContext, OperatorFactory
 from tidelog.runtime.user_code import named_call
 from tidelog.spark.operators.layout import (
+    GROUP,
     PAGE_KEY_SCHEMA,
     PAGE_SCHEMA,
     STATE_SCHEMA,
@@ -124,7 +125,7 @@ class OutputRow:
     def __init__(self, output: Output, mark: Any) -> None:
         self._values = {
             BRANCH: output.branch,
-            "tidelog_group": output.group,
+            GROUP: output.group,
             DATA: output.data,
             MARK: mark,
         }
@@ -203,11 +204,13 @@ class GroupOperator:
         with named_call(name, lambda: f"operator {name!r}"):
             operator = plan.operator()
             clock = _BatchClock(times.now_ms)
-            operator.open(OperatorContext(clock, backend, operator=name))
-            produced = self._handled(operator, decode_batches(data, group, stage.types), times)
-            for output in stage.push(produced):
-                yield OutputRow(output, mark)
-            operator.close()
+            try:
+                operator.open(OperatorContext(clock, backend, operator=name))
+                produced = self._handled(operator, decode_batches(data, group, stage.types), times)
+                for output in stage.push(produced):
+                    yield OutputRow(output, mark)
+            finally:
+                operator.close()
         for output in stage.flush():
             yield OutputRow(output, mark)
         backend.flush()

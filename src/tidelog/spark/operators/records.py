@@ -5,7 +5,9 @@ the buffers are numbered in the order of its records.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from heapq import merge
+from importlib import import_module
 from itertools import chain, repeat
 from operator import attrgetter, itemgetter
 from typing import Any, Final
@@ -79,11 +81,20 @@ def decode_batches(data: Iterable[bytes], group: bytes, types: RecordTypes) -> l
 
 def decode_records_of(data: bytes, types: RecordTypes) -> list[Any]:
     """The records of a buffer without keys."""
-    buffer = _decode(data)
-    return decode_records(buffer.shapes, buffer.records, types)
+    return _records(_decode(data), types)
 
 
 def _rows(buffer: _Stored, types: RecordTypes) -> Iterable[_TimedRow]:
-    records = decode_records(buffer.shapes, buffer.records, types)
+    records = _records(buffer, types)
     times: Iterable[int | None] = repeat(None) if buffer.times is None else buffer.times
     return zip(records, times, buffer.keys or (), strict=False)
+
+
+def _records(buffer: _Stored, types: RecordTypes) -> list[Any]:
+    """Raises SerializationError for records of a class that is in no module."""
+    for shape in buffer.shapes:
+        if shape.module:
+            # Another process of the query has made the record, whose job may have imported more.
+            with suppress(ImportError):
+                import_module(shape.module)
+    return decode_records(buffer.shapes, buffer.records, types)
