@@ -31,12 +31,11 @@ class ReturnOptions:
         metavar="URL@NAME",
         help="The store of the job: that which it moved from, or an empty one; and a new name.",
     )
-    parallelism: int = declared(
+    parallelism: int | None = declared(
         "--parallelism",
         type=click.IntRange(min=1),
-        default=1,
         help="Subtasks of each operator in the savepoint, written at the same time; the job may "
-        "have another number.",
+        "have another number.  [default: the cores of Spark]",
     )
     master: str | None = declared(
         "--master", metavar="URL", help="Spark's master; by default local[*]."

@@ -109,11 +109,13 @@ def bring_back(
     target: str,
     *,
     access: StoreAccess = PLAIN,
-    parallelism: int = 1,
+    parallelism: int | None = None,
 ) -> Savepoint:
     """Make the savepoint `URL@NAME` of the query whose checkpoint is at `location`.
 
-    The store is that which the job moved from, or an empty one. Raises ConfigError and RestoreError
+    Each operator has so many subtasks in it, None: as many as Spark has cores. The store is that
+    which the job moved from, or an empty one. What was interrupted can be repeated: until the
+    savepoint is there, the store says that the job is in Spark. Raises ConfigError and RestoreError
     for a query or a store that this cannot be, before anything is written, and what Spark and the
     stores raise.
     """
@@ -121,10 +123,12 @@ def bring_back(
     name = check_name(str(origin.checkpoint))
     query = read_query(location, StoreAccess(access.endpoint))
     numbers = operator_numbers(spark, location)
+    cores = spark.sparkContext.defaultParallelism
     with connected(store_url(origin.url), access) as session:
         session.run(_check_target(session.store, query, name))
         slots = SlotLog(session.store, session.effects)
-        take_over = session.run(slots.take_over(query.sources.job, Slot(query.starts + 1)))
+        first, url = Slot(query.starts + 1), store_url(location)
+        take_over = session.run(slots.take_over(query.sources.job, first, moved_to=url))
         author = Author(take_over.generation, take_over.attempt)
         aims = _targets(query, session.store.url, author, access)
         operators: list[OperatorState] = []
@@ -134,7 +138,7 @@ def bring_back(
             last = max([description.seqno, *(group.seqno for group in facts.values())])
             aim = replace(
                 aims[operator],
-                parallelism=min(parallelism, description.key_groups),
+                parallelism=min(parallelism or cores, description.key_groups),
                 start=SeqNo(last + 1),
             )
             logs = _written(spark, on_spark, aim)
@@ -154,8 +158,9 @@ def bring_back(
             savepoint_format="canonical",
             stop=True,
         )
+        # First: a query that starts again beside its job would write everything twice.
+        QueryDirectory(location, access).move_to(f"{origin.url}@{name}")
         session.run(slots.append(entry))
-    QueryDirectory(location, access).move_to(f"{origin.url}@{name}")
     return entry
 
 

@@ -149,7 +149,9 @@ class QueryDirectory:
                 expected="the job here",
                 found=f"that it went back to savepoint {returned.savepoint}",
                 action="let the job run there; to bring it to Spark again, stop it by a savepoint, "
-                "and begin with that in a new checkpoint directory",
+                "and begin with that in a new checkpoint directory; if that savepoint was never "
+                f"completed, repeat `tidelog spark savepoint`, or remove {RETURN_NAME} from the "
+                "checkpoint to let the query go on",
                 retry_safe=False,
             )
         self._put(SOURCES_NAME, sources)

@@ -1,5 +1,6 @@
 """A job that moved to Spark: it is fenced and says where it is, and what was open is committed."""
 
+import shutil
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
@@ -7,11 +8,11 @@ from typing import Any
 import pytest
 
 from tests.support.pipelines import Outside, acted_on, copy, effects, run, word_count, words
-from tidelog import Job, JobRunner, RestoreError, RestoreFrom, Savepoint, Sink
+from tidelog import ConfigError, Job, JobRunner, RestoreError, RestoreFrom, Savepoint, Sink
 from tidelog.errors import UserFunctionError
 from tidelog.runtime.sink import SinkContext, SinkWriter
 from tidelog.spark.handover.begin import Origin
-from tidelog.spark.handover.takeover import JobHandover, take_over
+from tidelog.spark.handover.takeover import JobHandover, resumed, take_over
 from tidelog.storage.local import LocalStore
 
 SOURCE = words(2, 200)
@@ -129,3 +130,23 @@ def test_state_that_the_job_cannot_take_is_refused_before_anything_is_fenced(
     with pytest.raises(RestoreError, match="aggregate"):
         moved(other, store)
     acted_on(job, store)  # it starts
+
+
+def test_a_query_that_has_not_begun_is_not_started_without_its_savepoint(
+    store: LocalStore, tmp_path: Path
+) -> None:
+    query = tmp_path / "query"
+    assert resumed(str(query)) is None
+    job = word_count(SOURCE, Outside())
+    stop(job, store)
+    handover = moved(job, store).handover
+    with pytest.raises(ConfigError, match="its first batch is not committed"):
+        resumed(str(query))
+    (query / "commits").mkdir()
+    (query / "commits/0").touch()
+    later = resumed(str(query))
+    assert later is not None
+    assert later.handover == handover
+    assert later.savepoint is None
+    shutil.rmtree(store.url.removeprefix("file://"))
+    assert moved(job, store) == later
