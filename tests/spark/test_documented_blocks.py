@@ -9,6 +9,7 @@ from tests.first_jobs.programs import add_rows
 from tests.support.cli import lay_out, tidelog
 from tests.support.documentation import BLOCKS
 from tests.support.jobs import filled
+from tidelog.runtime.config import JobArguments
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,3 +70,21 @@ def test_a_state_is_joined_with_expected_values(
         ("turns", None, 1),
     }
     assert "|turns|" in capsys.readouterr().out.replace(" ", "")
+
+
+def test_part_of_a_job_gives_columns(spark: "SparkSession", tmp_path: Path) -> None:
+    orders = [{"country": "FI", "amount": n, "time_ms": n * 10_000} for n in range(13)]
+    add_rows(tmp_path / "orders" / "1.jsonl", orders)
+    add_rows(tmp_path / "orders" / "2.jsonl", [{"country": "end", "amount": 0, "time_ms": 10**6}])
+    job = names_of("spark-cluster 0", {})["job"](JobArguments(str(tmp_path / "orders"), "none"))
+    places = {"s3a://bucket/orders/": tmp_path / "orders", "s3a://bucket/revenue": tmp_path / "cp"}
+    found: list[Any] = []
+    query = names_of("spark-cluster 2", places)["revenue"](spark, job).writeStream
+    query = query.option("checkpointLocation", str(tmp_path / "cp"))
+    query = query.foreachBatch(lambda rows, _: found.extend(rows.collect()))
+    query.trigger(availableNow=True).start().awaitTermination()
+    assert sorted(tuple(row) for row in found) == [
+        ("FI", 0, 15),
+        ("FI", 60_000, 51),
+        ("FI", 120_000, 12),
+    ]

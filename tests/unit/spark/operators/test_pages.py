@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.spark.operators.layout import PAGE_BYTES, unpack
+from tidelog.spark.operators.layout import PAGE_BYTES, pack, unpack
 from tidelog.spark.operators.pages import PagedTable, Tree
 
 GROUP = b"\x00\x07"
@@ -95,3 +95,10 @@ def test_a_table_that_becomes_empty_leaves_no_page() -> None:
     tree = stored(pages, Tree(), dict(rows))
     tree = stored(pages, tree, dict.fromkeys(rows))
     assert (tree.depth, tree.root, pages) == (0, b"", {})
+
+
+def test_a_page_is_an_array_of_msgpack_with_entry_and_value_in_turn() -> None:
+    rows = [(b"\x00\x01a", b"1"), (b"\x00\x02", b"")]
+    page = pack(rows)
+    assert page == b"\x94\xc4\x03\x00\x01a\xc4\x011\xc4\x02\x00\x02\xc4\x00"
+    assert unpack(page) == rows
