@@ -147,7 +147,7 @@ async def _check_bytes(
     """Read what all checkpoints refer to, each part once."""
     users: dict[LogRange | TableObject, set[Slot]] = {}
     for slot, checkpoint in inventory.slots.checkpoints.items():
-        for _, subtask in checkpoint.subtasks():
+        for _, subtask in checkpoint.stored_subtasks():
             parts: list[LogRange | TableObject] = list(subtask.ranges)
             for name in subtask_objects(subtask):
                 descriptor = inventory.descriptors.get(name)
@@ -208,7 +208,7 @@ def _verdict(slots: Slots, slot: Slot, unusable: Container[int]) -> SlotVerdict:
 def _checkpoint_findings(inventory: Inventory, checkpoint: Checkpoint) -> Iterator[Finding]:
     """All findings about a checkpoint; each makes it unusable."""
     yield from manifest_violations(checkpoint)
-    for operator, subtask in checkpoint.subtasks():
+    for operator, subtask in checkpoint.stored_subtasks():
         owner = SubtaskId(operator.id, subtask.index)
         for layer in subtask.layers:
             if layer.materialization is not None:
@@ -234,7 +234,7 @@ def _layer_findings(
 def _owners(inventory: Inventory, checkpoint: Checkpoint) -> Mapping[str, set[SubtaskId]]:
     """The subtasks of a checkpoint that need an object, by the object's name."""
     owners: dict[str, set[SubtaskId]] = defaultdict(set)
-    for operator, subtask in checkpoint.subtasks():
+    for operator, subtask in checkpoint.stored_subtasks():
         names = set(subtask_objects(subtask))
         for name in [*names]:
             if name in inventory.descriptors:

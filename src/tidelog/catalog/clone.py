@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from tidelog.catalog.locate import CheckpointName, find
+from tidelog.checkpoint.finished import without_transactions
 from tidelog.checkpoint.invariants import Need, direct_needs, table_needs
 from tidelog.checkpoint.manifest import (
     Author,
@@ -26,7 +27,6 @@ from tidelog.checkpoint.manifest import (
     Start,
     decode_descriptor,
     encode_entry,
-    without_transactions,
 )
 from tidelog.checkpoint.retention import slot_ranges
 from tidelog.checkpoint.slots import after_all, list_slots

@@ -289,7 +289,7 @@ def range_uses(checkpoints: Iterable[Checkpoint]) -> Mapping[str, tuple[RangeUse
     """The ranges that checkpoints need, by segment."""
     uses: dict[tuple[LogRange, SubtaskId], dict[Slot, None]] = defaultdict(dict)
     for checkpoint in checkpoints:
-        for operator, state in checkpoint.subtasks():
+        for operator, state in checkpoint.stored_subtasks():
             for layer in state.layers:
                 for part in layer.log:
                     uses[part, SubtaskId(operator.id, layer.subtask)][checkpoint.slot] = None

@@ -261,6 +261,9 @@ class Checkpoint(msgspec.Struct, frozen=True, tag_field="kind", tag="checkpoint"
     """As in a start: the older checkpoints that are retained now that this one completed."""
     formats: dict[str, int] = {}
     """Formats above the first of all that it refers to, by kind."""
+    before_end: tuple[OperatorState, ...] = ()
+    """From the end of the input on: the state of all operators before anything was emitted only
+    because the input has ended. A start after the end goes on from it."""
 
     @property
     def number(self) -> Slot:
@@ -279,9 +282,17 @@ class Checkpoint(msgspec.Struct, frozen=True, tag_field="kind", tag="checkpoint"
             for layer in subtask.layers:
                 yield operator, layer
 
+    def stored_subtasks(self) -> Iterator[tuple[OperatorState, SubtaskState]]:
+        """All subtasks that it needs the objects of, those before the end first."""
+        for operator in chain(self.before_end, self.operators):
+            for subtask in operator.subtasks:
+                yield operator, subtask
+
     def materializations(self) -> list[MaterializationRef]:
-        """The materializations of all layers, each once: subtasks may inherit the same one."""
-        refs = chain.from_iterable(subtask.materializations for _, subtask in self.subtasks())
+        """The materializations of all that is stored, each once: several may have the same one."""
+        refs = chain.from_iterable(
+            subtask.materializations for _, subtask in self.stored_subtasks()
+        )
         return list(dict.fromkeys(refs))
 
 
@@ -300,12 +311,6 @@ class Savepoint(Checkpoint, frozen=True, tag_field="kind", tag="savepoint", kw_o
 def is_canonical(checkpoint: Checkpoint) -> bool:
     """Whether a checkpoint is a savepoint with rows, which are no part of the log of changes."""
     return isinstance(checkpoint, Savepoint) and checkpoint.canonical
-
-
-def without_transactions(checkpoint: Checkpoint) -> Checkpoint:
-    """The checkpoint for a job with an output of its own, without what was pre-committed."""
-    operators = tuple(operator.with_all(transactions=()) for operator in checkpoint.operators)
-    return msgspec.structs.replace(checkpoint, operators=operators)
 
 
 Entry = Start | Checkpoint | Savepoint

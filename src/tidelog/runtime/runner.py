@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidelog.checkpoint.coordinator import SavepointRequest
+from tidelog.checkpoint.decisions import SavepointRequest
 from tidelog.checkpoint.manifest import Author, Savepoint, SavepointFormat
 from tidelog.checkpoint.retention import checkpoint_objects
 from tidelog.checkpoint.slots import SlotLog, TakeOver
@@ -61,6 +61,8 @@ class JobResult:
     already_complete: bool
     stopped: Savepoint | None = None
     """The savepoint the job was stopped with; None: its data has ended."""
+    nothing_new: bool = False
+    """The job had ended with the restored checkpoint, and there was nothing more to read."""
 
 
 async def _nothing() -> set[str]:
@@ -280,6 +282,7 @@ class JobRunner:
             checkpoints=driver.metrics.completed,
             already_complete=restored is not None and restored.final,
             stopped=driver.savepoints.stopped,
+            nothing_new=driver.nothing_new,
         )
 
     async def _start(

@@ -21,10 +21,11 @@ from tidelog.connectors.files.source import (
     InputFiles,
     SilentFile,
     check_position,
+    has_other_size,
     is_marked,
     mark_of,
 )
-from tidelog.errors import ConfigError, require
+from tidelog.errors import ConfigError, StorageError, require
 from tidelog.events import Event
 from tidelog.runtime.source import SplitReader
 
@@ -70,7 +71,13 @@ class LineFiles(InputFiles):
         self.longest = max_line_bytes  # without the newline
         # One byte more than the longest line: a line that fits a chunk is then never too long.
         self.chunk = min(chunk_bytes, max_line_bytes + 1)
-        self.resumes_ended_splits = follow
+
+    def has_more(self, split: str, position: Any) -> bool:
+        """Whether a file that was read to its end has another size: it has grown, or is opened to
+        be refused.
+        """
+        size = {3: 0, 6: 2}.get(len(position or ()))
+        return has_other_size(self.locate(split), None if size is None else position[size])
 
 
 class PlainText:
@@ -122,6 +129,10 @@ class PlainText:
         self._before, self._before_at = before + data, offset - len(before)
         return data
 
+    def before(self, offset: int) -> bytes:
+        """The last bytes before an offset, as far as they are known."""
+        return self._before[: offset - self._before_at]
+
     def unread(self, offset: int) -> int | None:
         """Bytes behind an offset, as the file is now."""
         end = self._file.open_bytes() if self.ends_at is None else self.ends_at
@@ -129,8 +140,7 @@ class PlainText:
 
     def position(self, offset: int) -> list[Any]:
         """What a checkpoint keeps, so that a restart goes on at this offset."""
-        before = self._before[: offset - self._before_at]
-        return [offset, self.ends_at, mark_of(self._begin[:offset], before)]
+        return [offset, self.ends_at, mark_of(self._begin[:offset], self.before(offset))]
 
 
 class LineReader(SplitReader):
@@ -189,6 +199,8 @@ class LineReader(SplitReader):
     def read(self) -> list[Any] | None:
         if self.at_end:
             return None
+        if self._offset == self._text.begins_at and self._offset > 0:
+            self._offset += self._rest_of_line(self._offset)
         records, length = self._next(self._offset)
         self.delay_s = _POLL_S[0] if length else min(2 * self.delay_s, _POLL_S[1])
         self._offset += length
@@ -245,6 +257,26 @@ class LineReader(SplitReader):
             if len(data) > longest:
                 raise self._too_long(offset)
             size = min(2 * size, longest + 1)
+
+    def _rest_of_line(self, offset: int) -> int:
+        """The length of the newline with which the last line has ended that an earlier run read.
+
+        Raises StorageError where that line goes on: it was read as it was.
+        """
+        data, before = self._text.read(offset, 2), self._text.before(offset)
+        if not data or before.endswith(b"\n") or not without_mark(before)[0]:
+            return 0
+        for newline in (b"\n", b"\r\n"):
+            if data.startswith(newline):
+                return len(newline)
+        raise StorageError(
+            f"input file {self._path}, byte {offset}",
+            expected="a newline: what is before was read as the last line of the file, without one",
+            found="more of that line",
+            action="put the file back as it was, and write further lines after a newline or into "
+            "another file",
+            retry_safe=False,
+        )
 
     def _too_long(self, offset: int) -> ConfigError:
         return ConfigError(

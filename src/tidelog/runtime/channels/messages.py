@@ -10,7 +10,7 @@ from itertools import compress
 from operator import add, not_
 from typing import Any, Literal
 
-from tidelog.checkpoint.coordinator import SavepointRequest
+from tidelog.checkpoint.decisions import SavepointRequest
 from tidelog.ids import CheckpointId
 
 
@@ -139,6 +139,8 @@ class Barrier:
     order: BarrierOrder = "aligned"
     savepoint: SavepointRequest | None = None
     """The savepoint that the checkpoint is; its barrier never overtakes."""
+    before_end: bool = False
+    """Nothing is emitted after it but what the end of the input lets operators emit."""
 
     @property
     def stop(self) -> bool:

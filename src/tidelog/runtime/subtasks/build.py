@@ -93,7 +93,8 @@ class TaskBuilder:
 
             return CallerTask(parts, vertex.head.caller)
         if source is not None and splits is not None:
-            return SourceTask(parts, source, splits, waits=vertex.id in wiring.loading.awaited)
+            waits, ends = vertex.id in wiring.loading.awaited, bool(self._start.plan.before_end)
+            return SourceTask(parts, source, splits, waits=waits, ends=ends)
         return StreamTask(
             parts,
             wiring.gates[vertex.id][number],

@@ -165,8 +165,9 @@ class StreamTask(Task):
                 await self._receive(channel, message)
 
     async def _tick(self, now_ms: int) -> None:
-        # After the end of the data no timer may fire: downstream tasks have ended as well.
-        if not self._data_ended:
+        # After the end of the data no timer may fire: downstream tasks have ended as well. Before
+        # it no more may: the state that the job goes on from has not fired them.
+        if not self._data_ended and self._ending_with is None:
             if self._firing is None:
                 await self._begin(self.parts.chain.tick(now_ms), None)
             else:
@@ -225,6 +226,8 @@ class StreamTask(Task):
     async def _follow(self, decision: Aligned, barrier: Barrier) -> None:
         if decision.unblock:
             self.gate.unblock()
+        if decision.complete and barrier.before_end:
+            await self._fire_all_begun()
         if decision.complete:
             await self._checkpoint(barrier, self._alignment.seen_at)
         elif decision.overtake:
@@ -292,6 +295,11 @@ class StreamTask(Task):
                 await self._catch_up()
         firing.step_took(work.busy_s - busy_s)
         await self._rest()
+
+    async def _fire_all_begun(self) -> None:
+        """Let all timers fire that are due before the input has ended."""
+        while self._firing is not None:
+            await self._fire_on(self._firing)
 
     async def _catch_up(self) -> None:
         """Begin what came while timers fired."""

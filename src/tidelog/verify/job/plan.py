@@ -193,7 +193,7 @@ def _partitions(
     chains: dict[_ChainKey, list[Chain]] = defaultdict(list)
     owners: dict[_ChainKey, dict[Slot, OperatorState]] = defaultdict(dict)
     for slot, checkpoint in checkpoints.items():
-        for operator, state in checkpoint.subtasks():
+        for operator, state in checkpoint.stored_subtasks():
             if (slot, str(SubtaskId(operator.id, state.index))) not in broken:
                 key = _chain_key(checkpoint, operator, state)
                 chains[key].append(Chain(slot, checkpoint.author.generation, state))
@@ -226,7 +226,7 @@ def _partition(
     history = alternate_history(chain, all_)
     older = history.older if isinstance(history, AlternateHistory) else None
     return Partition(
-        checkpoints=tuple(member.slot for member in same),
+        checkpoints=tuple(dict.fromkeys(member.slot for member in same)),
         operator=operator.id,
         key_groups=operator.key_groups,
         states=operator.states,
