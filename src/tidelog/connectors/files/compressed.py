@@ -103,7 +103,7 @@ class CompressedText:
         """Text from the offset on, which only grows from call to call; fewer only at the end."""
         while True:
             dropped = min(offset - self._start, len(self._text))
-            self._before = self.before(self._start + dropped)
+            self._before = self._text_before(self._start + dropped)
             del self._text[:dropped]
             self._start += dropped
             if self._start == offset and len(self._text) >= size:
@@ -120,14 +120,13 @@ class CompressedText:
         """What a checkpoint keeps, so that a restart goes on at this offset."""
         mark = self._mark
         if self._beginning:
-            mark = mark_of(self._beginning[:offset], self.before(offset))
+            mark = mark_of(self._beginning[:offset], self._text_before(offset))
         if offset != self.ends_at:
             return [offset, None, 0, 0, mark, mark_of(b"")]
         size = self._file.identity.st_size
         return [offset, None, size, offset, mark, self._file.mark(size)]
 
-    def before(self, offset: int) -> bytes:
-        """The last bytes before an offset, as far as they are known."""
+    def _text_before(self, offset: int) -> bytes:
         text = self._text[: offset - self._start]
         return (
             (self._before + text)[-MARKED_BYTES:]

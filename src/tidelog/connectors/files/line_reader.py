@@ -92,8 +92,7 @@ class PlainText:
         self._file = file
         position = position or (0, None, mark_of(b""))
         check_position(file.path, position, fits=len(position) == 3)
-        offset, _, mark = position
-        self.begins_at: int = offset
+        offset, limit, mark = position
         now = file.identity.st_size
         self.ends_at = None if follow else now
         if now < offset:
@@ -107,6 +106,10 @@ class PlainText:
         """Bytes that a followed file had when it was read to its end."""
         if not is_marked(self._begin, self._before, mark):
             raise self._file.written_anew()
+        self.begins_at: int = offset
+        if offset == limit:
+            rest = self._rest_of_line(offset)
+            self.begins_at, self._before = offset + len(rest), self._before + rest
 
     def read(self, offset: int, size: int) -> bytes:
         """Bytes from the offset on; fewer only at the end, of a followed file as it is now."""
@@ -129,10 +132,6 @@ class PlainText:
         self._before, self._before_at = before + data, offset - len(before)
         return data
 
-    def before(self, offset: int) -> bytes:
-        """The last bytes before an offset, as far as they are known."""
-        return self._before[: offset - self._before_at]
-
     def unread(self, offset: int) -> int | None:
         """Bytes behind an offset, as the file is now."""
         end = self._file.open_bytes() if self.ends_at is None else self.ends_at
@@ -140,7 +139,29 @@ class PlainText:
 
     def position(self, offset: int) -> list[Any]:
         """What a checkpoint keeps, so that a restart goes on at this offset."""
-        return [offset, self.ends_at, mark_of(self._begin[:offset], self.before(offset))]
+        before = self._before[: offset - self._before_at]
+        return [offset, self.ends_at, mark_of(self._begin[:offset], before)]
+
+    def _rest_of_line(self, offset: int) -> bytes:
+        """The newline of the last line, where the file had none when an earlier run read it.
+
+        Raises StorageError where that line goes on: it was read as it was.
+        """
+        added = self._file.read(offset, 2)
+        text, _ = without_mark(self._before)
+        if not text or text.endswith(b"\n") or not added:
+            return b""
+        for newline in (b"\n", b"\r\n"):
+            if added.startswith(newline):
+                return newline
+        raise StorageError(
+            f"input file {self._file.path}, byte {offset}",
+            expected="a newline: what is before was read as the last line of the file, without one",
+            found="more of that line",
+            action="put the file back as it was, and write further lines after a newline, or into "
+            "another file",
+            retry_safe=False,
+        )
 
 
 class LineReader(SplitReader):
@@ -199,8 +220,6 @@ class LineReader(SplitReader):
     def read(self) -> list[Any] | None:
         if self.at_end:
             return None
-        if self._offset == self._text.begins_at and self._offset > 0:
-            self._offset += self._rest_of_line(self._offset)
         records, length = self._next(self._offset)
         self.delay_s = _POLL_S[0] if length else min(2 * self.delay_s, _POLL_S[1])
         self._offset += length
@@ -257,26 +276,6 @@ class LineReader(SplitReader):
             if len(data) > longest:
                 raise self._too_long(offset)
             size = min(2 * size, longest + 1)
-
-    def _rest_of_line(self, offset: int) -> int:
-        """The length of the newline with which the last line has ended that an earlier run read.
-
-        Raises StorageError where that line goes on: it was read as it was.
-        """
-        data, before = self._text.read(offset, 2), self._text.before(offset)
-        if not data or before.endswith(b"\n") or not without_mark(before)[0]:
-            return 0
-        for newline in (b"\n", b"\r\n"):
-            if data.startswith(newline):
-                return len(newline)
-        raise StorageError(
-            f"input file {self._path}, byte {offset}",
-            expected="a newline: what is before was read as the last line of the file, without one",
-            found="more of that line",
-            action="put the file back as it was, and write further lines after a newline or into "
-            "another file",
-            retry_safe=False,
-        )
 
     def _too_long(self, offset: int) -> ConfigError:
         return ConfigError(

@@ -70,7 +70,7 @@ class TaskBuilder:
             if source is not None:
                 splits = self.splits[vertex.id] = SourceSplits(source, start.effects)
             finished = sum(subtask in start.plan.finished for subtask in vertex.subtasks)
-            if finished and source is not None and source.resumes_ended_splits:
+            if finished and source is not None and source.rediscover_s is not None:
                 # It follows now, and ended in an earlier run.
                 Event.SOURCE_FINISHED_BEFORE.log(
                     logger, source=vertex.id, finished=finished, subtasks=vertex.parallelism
