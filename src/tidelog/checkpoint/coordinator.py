@@ -192,12 +192,12 @@ class Coordinator(Generic[Task, State]):
         self._ends.found_input()
 
     def at_end(self, task: Task, now: float) -> list[Decision[Task, State]]:
-        """A source has read all of its input, and waits until it may end."""
+        """A task has handled all of its input; a source waits until it may end."""
         ending = self._ends.at_end(task)
         return [End(ending)] if ending else self._begin_end(now)
 
     def _begin_end(self, now: float) -> list[Decision[Task, State]]:
-        """All sources may have read all of their input: the state before the end is captured."""
+        """All tasks may have handled all of their input: the state before the end is captured."""
         if self._running is not None or self.finished or not self._ends.ready:
             return []
         if self._ends.unchanged and self._savepoint is None:

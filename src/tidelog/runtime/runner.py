@@ -59,10 +59,11 @@ class JobResult:
     last_checkpoint: Slot | None
     checkpoints: int
     already_complete: bool
+    """The job had ended with the restored checkpoint, and this start has read nothing."""
     stopped: Savepoint | None = None
     """The savepoint the job was stopped with; None: its data has ended."""
     nothing_new: bool = False
-    """The job had ended with the restored checkpoint, and there was nothing more to read."""
+    """It has looked for more to read then, and there was nothing."""
 
 
 async def _nothing() -> set[str]:
@@ -280,7 +281,7 @@ class JobRunner:
             restored_checkpoint=restored.slot if restored else None,
             last_checkpoint=Slot(driver.next_slot - 1) if driver.metrics.completed else None,
             checkpoints=driver.metrics.completed,
-            already_complete=restored is not None and restored.final,
+            already_complete=driver.nothing_new or (restored is not None and restored.final),
             stopped=driver.savepoints.stopped,
             nothing_new=driver.nothing_new,
         )

@@ -167,6 +167,16 @@ class LatencyMarker:
 
 
 @dataclass(frozen=True, slots=True)
+class EndOfInput:
+    """All of the input was handled that leads here; what follows is emitted only because it ends.
+
+    Event time does not wait for the channel, unless its producer `holds` records until the end.
+    """
+
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True)
 class EndOfData:
     """No record follows on this channel; barriers still do, up to the final checkpoint."""
 
@@ -179,7 +189,7 @@ class EndOfChannel:
     """Nothing follows on this channel, its producer has exited: every later barrier is here."""
 
 
-TaskEvent = Watermark | Idleness | Splits | EndOfData | EndOfChannel
+TaskEvent = Watermark | Idleness | Splits | EndOfInput | EndOfData | EndOfChannel
 """Events that a task sends to all downstream channels."""
 
 Message = Batch | Barrier | LatencyMarker | TaskEvent

@@ -83,7 +83,7 @@ class CheckpointDriver:
     """Checkpoints that were given up because no answer came, and are in their slots after all."""
     _requests: CheckpointRequests = field(init=False)
     _waiting: dict[str, set[SubtaskId]] = field(init=False)
-    """Sources that have not begun, and the tasks whose end they wait for."""
+    """Sources that have not begun, and the tasks whose input they wait for."""
     nothing_new: bool = False
     """The job had ended before, and there was nothing more to read."""
     _before_end: tuple[OperatorState, ...] = field(init=False)
@@ -176,7 +176,7 @@ class CheckpointDriver:
     def _begin_sources(self) -> None:
         """Let sources begin whose tables are read to their end."""
         for source, awaited in list(self._waiting.items()):
-            if awaited <= self.reports.ended_tasks:
+            if awaited <= self.reports.at_end_tasks:
                 del self._waiting[source]
                 for task in self.tasks:
                     if task.id.operator == source:

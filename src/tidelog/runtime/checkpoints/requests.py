@@ -66,8 +66,8 @@ class Reports:
     """Why barriers do not overtake although the configuration lets them."""
     decisions: deque[Decision[SubtaskId, SubtaskState]] = field(default_factory=deque)
     """Those that are not carried out yet."""
-    ended_tasks: set[SubtaskId] = field(default_factory=set)
-    """Tasks whose data has ended since the start."""
+    at_end_tasks: set[SubtaskId] = field(default_factory=set)
+    """Tasks that have handled all of their input since the start."""
     splits: dict[str, int] = field(default_factory=dict)
     """How many splits each source has found that has read all of its input."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -83,12 +83,14 @@ class Reports:
         self.coordinator.found_input()
         self.decide(())
 
-    def at_end(self, task: SubtaskId, splits: int) -> None:
-        self.splits[task.operator] = splits
+    def at_end(self, task: SubtaskId, splits: int | None = None) -> None:
+        self.at_end_tasks.add(task)
+        if splits is not None:
+            self.splits[task.operator] = splits
         self.decide(self.coordinator.at_end(task, self.clock.monotonic()))
 
     def ended(self, task: SubtaskId) -> None:
-        self.ended_tasks.add(task)
+        self.at_end_tasks.add(task)
         self.decide(self.coordinator.ended(task, self.clock.monotonic()))
 
     def keep_aligned(self, reason: str) -> None:

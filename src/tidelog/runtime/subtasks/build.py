@@ -129,6 +129,7 @@ class TaskBuilder:
             effects=effects,
             listener=self._listener,
             restored=state,
+            keyed=vertex.head.keyed,
             operator_states=operator_states,
             switching=switching,
             carrier=carrier,

@@ -4,6 +4,7 @@ Invariant: where it cannot, the start says why before anything is read.
 """
 
 import logging
+from collections.abc import Sequence
 
 from tidelog.checkpoint.ending import SourceEnds
 from tidelog.events import Event
@@ -11,6 +12,7 @@ from tidelog.ids import SubtaskId
 from tidelog.runtime.source import Source
 from tidelog.runtime.subtasks.loading import loading
 from tidelog.runtime.subtasks.start import JobStart
+from tidelog.runtime.subtasks.vertices import Vertex
 
 logger = logging.getLogger(__name__)
 
@@ -19,12 +21,14 @@ def source_ends(start: JobStart) -> SourceEnds[SubtaskId]:
     """When the sources of a start end."""
     plan = start.plan
     sources: dict[str, Source] = {}
-    tasks: dict[SubtaskId, str] = {}
+    tasks: set[SubtaskId] = set()
+    reading: dict[SubtaskId, str] = {}
     for vertex in plan.vertices:
+        running = [subtask for subtask in vertex.subtasks if subtask not in plan.finished]
+        tasks.update(running)
         if vertex.head.source is not None:
             sources[vertex.id] = vertex.head.source
-            running = [subtask for subtask in vertex.subtasks if subtask not in plan.finished]
-            tasks |= dict.fromkeys(running, vertex.id)
+            reading |= dict.fromkeys(running, vertex.id)
     endless = [name for name, source in sources.items() if not source.has_end]
     captures = not start.config.finish_once and not plan.before_end
     if captures and (reason := _part_that_ends_alone(start)) is not None:
@@ -35,7 +39,7 @@ def source_ends(start: JobStart) -> SourceEnds[SubtaskId]:
         reason = f"{names} declares no end (has_end), and other sources may end before it"
         _log_if_bounded(sources, reason)
     resumes_end = plan.resumption.after_end
-    return SourceEnds(tasks, endless=endless, captures=captures, resumes_end=resumes_end)
+    return SourceEnds(tasks, reading, endless=endless, captures=captures, resumes_end=resumes_end)
 
 
 def _part_that_ends_alone(start: JobStart) -> str | None:
@@ -43,10 +47,18 @@ def _part_that_ends_alone(start: JobStart) -> str | None:
     if start.plan.finished:
         names = sorted({subtask.operator for subtask in start.plan.finished})
         return f"{', '.join(names)} has ended in an earlier run, before the rest of it"
-    awaited = loading(start.plan.vertices).awaited
-    if awaited:
-        names = sorted(set().union(*awaited.values()))
-        return f"{', '.join(names)} is read first, as a table, and ends before the rest of it"
+    return _computed_table(start.plan.vertices)
+
+
+def _computed_table(vertices: Sequence[Vertex]) -> str | None:
+    """A table that is read first, and whose rows an operator may emit only at the end."""
+    vertices_by_id = {vertex.id: vertex for vertex in vertices}
+    pending = list(set().union(*loading(vertices).tables.values()))
+    while pending:
+        vertex = vertices_by_id[pending.pop()]
+        if vertex.head.keyed:
+            return f"operator {vertex.id} makes a table that is read before the rest of it begins"
+        pending += [upstream.id for upstream in vertex.upstreams]
     return None
 
 

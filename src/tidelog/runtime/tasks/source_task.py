@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from tidelog.effects import wait_for
 from tidelog.ids import CheckpointId
-from tidelog.runtime.channels.messages import Barrier, Batch, LatencyMarker
+from tidelog.runtime.channels.messages import Barrier, Batch, EndOfInput, LatencyMarker
 from tidelog.runtime.operators.progress import MARKERS_EVERY_S
 from tidelog.runtime.operators.turn import SHORTER
 from tidelog.runtime.source import Source
@@ -63,8 +63,7 @@ class SourceTask(Task):
         self._discovery = SplitDiscovery(
             self.id.operator, splits, self._positions, parts.effects, self._wake.set
         )
-        self._has_discovered = False
-        """The splits of the first discovery were added."""
+        self._has_discovered = False  # and all splits of the first discovery were added
         self._draining = False
         self._event_time = parts.chain.event_time
         self._idle_after_ms = self._event_time.options.idle_after_ms if self._event_time else None
@@ -163,10 +162,10 @@ class SourceTask(Task):
         self._wake.set()
 
     async def _wait_for_end(self) -> None:
-        """Wait until the job may end: all is read, and event time does not wait for this source."""
+        """All is read: wait until the job may end."""
         if self._leaving or self._may_end:
             return
-        await self._set_idle(True)
+        await self.parts.output.announce(EndOfInput(holds=False))
         self.parts.listener.at_end(self.id, self._discovery.count)
         await self._handle_barriers_until(lambda: self._leaving or self._may_end)
 
@@ -218,13 +217,8 @@ class SourceTask(Task):
         for number, split in enumerate(new_splits):
             if number % SPLITS_IN_A_TURN == SPLITS_IN_A_TURN - 1:
                 await self._rest()
-            if self._positions.owns(split):
-                split_state = self._positions.find(split)
-                if split_state is not None:
-                    with user_code(self.id.operator):
-                        self._source.check_position(split, split_state.position)
-                if split not in self._discovery.over:
-                    self._add(split, split_state or StoredSplit())
+            if self._positions.owns(split) and split not in self._discovery.over:
+                self._add(split, self._positions.find(split) or StoredSplit())
         if not self._has_discovered:
             self._has_discovered = True
             self._splits.on_first_discovery()

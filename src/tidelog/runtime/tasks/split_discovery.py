@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from tidelog.effects import Effects
 from tidelog.runtime.source import Source
-from tidelog.runtime.tasks.splits import SourceSplits, SplitPositions
-from tidelog.runtime.user_code import in_user_code
+from tidelog.runtime.tasks.splits import SourceSplits, SplitPositions, StoredSplit
+from tidelog.runtime.user_code import in_user_code, user_code
 
 SPLITS_IN_A_TURN: Final = 1000
 """Splits that are looked at before other tasks have their turn: a directory may have a million."""
@@ -95,8 +95,10 @@ class SplitDiscovery:
         for number, split in enumerate(started_splits):
             if number % SPLITS_IN_A_TURN == SPLITS_IN_A_TURN - 1:
                 await self._effects.clock.sleep(0)
-            state = self._positions.find(split)
-            if state is not None and state.ended:
+            state = self._positions.find(split) or StoredSplit()
+            with user_code(self._operator):
+                self._source.check_position(split, state.position)
+            if state.ended:
                 ended[split] = _EndedSplit(split, state.position)
         self.over.update(ended)
         if candidates := [ended[split] for split in listed if split in ended]:

@@ -46,8 +46,8 @@ class CheckpointListener(Protocol):
     def found_input(self) -> None:
         """A source has read something for the first time in this run."""
 
-    def at_end(self, task: SubtaskId, splits: int) -> None:
-        """A source has read all of its input, in so many splits, and waits for `end`."""
+    def at_end(self, task: SubtaskId, splits: int | None = None) -> None:
+        """A task has handled all of its input; a source, in so many splits, waits for `end`."""
 
     def ended(self, task: SubtaskId) -> None: ...
 
@@ -67,6 +67,8 @@ class TaskParts:
     effects: Effects
     listener: CheckpointListener
     restored: SubtaskState | None = None
+    keyed: bool = False
+    """It has keyed state, so it may hold records until later."""
     operator_states: OperatorStates = field(default_factory=OperatorStates)
     switching: Switching | None = None
     """When barriers overtake; None when checkpoints stay aligned."""

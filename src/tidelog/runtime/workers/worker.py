@@ -259,7 +259,7 @@ class Worker:
     def found_input(self) -> None:
         self._parent.send(m.Report("found_input", ()))
 
-    def at_end(self, task: SubtaskId, splits: int) -> None:
+    def at_end(self, task: SubtaskId, splits: int | None = None) -> None:
         self._parent.send(m.Report("at_end", (task, splits)))
 
     def ended(self, task: SubtaskId) -> None:
