@@ -13,6 +13,7 @@ from typing import Final, Literal
 from tidelog.catalog.inventory import Inventory, Slots, read_inventory, read_slots
 from tidelog.changelog.reader import SegmentReader
 from tidelog.changelog.segment import LogRange
+from tidelog.checkpoint.descriptor import TableObject
 from tidelog.checkpoint.finding import UNREADABLE, Finding, Findings, without_changes
 from tidelog.checkpoint.invariants import (
     descriptor_violations,
@@ -21,13 +22,7 @@ from tidelog.checkpoint.invariants import (
     slot_violations,
     unreadable,
 )
-from tidelog.checkpoint.manifest import (
-    Checkpoint,
-    InheritedState,
-    MaterializationRef,
-    Savepoint,
-    TableObject,
-)
+from tidelog.checkpoint.manifest import Checkpoint, InheritedState, MaterializationRef, Savepoint
 from tidelog.checkpoint.retention import subtask_objects
 from tidelog.concurrency import Progress, gather_bounded, no_progress
 from tidelog.ids import Slot, SubtaskId

@@ -14,8 +14,9 @@ from typing import Final, TypeVar
 
 from tidelog.catalog.application import refuse_application
 from tidelog.changelog.segment import LogRange
+from tidelog.checkpoint.descriptor import Descriptor, decode_descriptor
 from tidelog.checkpoint.invariants import Need, direct_needs, table_needs
-from tidelog.checkpoint.manifest import Checkpoint, Descriptor, Entry, decode_descriptor
+from tidelog.checkpoint.manifest import Checkpoint, Entry
 from tidelog.checkpoint.retention import counted, slot_ranges
 from tidelog.checkpoint.slots import list_slots, read_slot
 from tidelog.concurrency import Progress, gather_bounded, no_progress

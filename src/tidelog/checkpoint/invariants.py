@@ -11,10 +11,10 @@ import msgspec
 
 from tidelog.changelog.block import Block, open_block
 from tidelog.changelog.segment import HEADER_BYTES, LogRange
+from tidelog.checkpoint.descriptor import Descriptor
 from tidelog.checkpoint.finding import Finding
 from tidelog.checkpoint.manifest import (
     Checkpoint,
-    Descriptor,
     Entry,
     InheritedState,
     MaterializationRef,

@@ -205,7 +205,7 @@ class JobConfig:
         False,
         Flag(),
         "A job that has read all of its input is finished for good: another start reads nothing. "
-        "Otherwise a start goes on with what is new, and emits final values again.",
+        "Otherwise a start continues with what is new, and emits final values again.",
         when="Where another start must do nothing although there is more input.",
     )
     drop_in_flight: bool = option(

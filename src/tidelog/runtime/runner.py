@@ -281,9 +281,10 @@ class JobRunner:
             restored_checkpoint=restored.slot if restored else None,
             last_checkpoint=Slot(driver.next_slot - 1) if driver.metrics.completed else None,
             checkpoints=driver.metrics.completed,
-            already_complete=driver.nothing_new or (restored is not None and restored.final),
+            already_complete=driver.looked_at is not None
+            or (restored is not None and restored.final),
             stopped=driver.savepoints.stopped,
-            nothing_new=driver.nothing_new,
+            nothing_new=driver.looked_at is not None,
         )
 
     async def _start(

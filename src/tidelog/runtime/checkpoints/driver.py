@@ -84,8 +84,9 @@ class CheckpointDriver:
     _requests: CheckpointRequests = field(init=False)
     _waiting: dict[str, set[SubtaskId]] = field(init=False)
     """Sources that have not begun, and the tasks whose input they wait for."""
-    nothing_new: bool = False
-    """The job had ended before, and there was nothing more to read."""
+    looked_at: dict[str, int] | None = None
+    """The sources of a job that had ended, which have nothing more to read, and how many splits
+    each has; None: there is something, or the job had not ended."""
     _before_end: tuple[OperatorState, ...] = field(init=False)
     """The state before the end, which all manifests have from then on; empty before."""
     _closed: bool = False
@@ -241,7 +242,7 @@ class CheckpointDriver:
                 case Drain():
                     task.drain()
                 case NothingNew():
-                    self.nothing_new = True
+                    self.looked_at = self.reports.splits
                     task.leave()
                 case End(ending) if task.id in ending:
                     task.end()
