@@ -274,7 +274,10 @@ class JobRunner:
             on_started()
         if restored is None or not restored.final:
             await self._supervise(incarnation)
-        # The job has ended: only retained checkpoints still need objects.
+        # The job has ended: only retained checkpoints still need objects, and no upload of it goes
+        # on that something would refer to.
+        ledger = incarnation.start.ledger
+        ledger.done(ledger.busy)
         await incarnation.collector.collect(_nothing)
         return JobResult(
             generation=take_over.generation,
