@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 
+from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.depth import more_in_depth, one_by_one
 from tests.support.faults import Fault, FaultKind
 from tests.support.harness import assert_nothing_is_left_over
 from tests.support.pipelines import Outside, Portions, acted_on, config, effects, run
-from tests.support.pressure import checkpoints
+from tests.support.pressure import checkpoints, slowly
 from tests.unit.runtime.ending.jobs import run_for
 from tests.unit.runtime.test_job_faults import faulty
 from tidelog import (
@@ -99,7 +100,7 @@ def counts_of(source: Growing, nights: int) -> Counter[Any]:
     """What so many nights emit: the counts of all that was there, in each night."""
     emitted = Counter[Any]()
     for night in source.nights[:nights]:
-        emitted.update(Counter(word for split in night.values() for word in split).items())
+        emitted.update(Counter(str(word) for split in night.values() for word in split).items())
     return emitted
 
 
@@ -211,6 +212,42 @@ def test_a_crash_at_any_time_of_a_night_leaves_no_trace(seconds: float, parallel
             assert "it ended before it was to crash" in str(error)
         run(counted(source, sink, copies), store, chosen, seed=10 + night)
         assert_night(source, night, sink, copies)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (2, 2), (2, 3), (3, 1)])
+def test_a_crash_while_the_job_ends_emits_the_rest_and_reads_nothing_more(
+    before: int, after: int
+) -> None:
+    source = Growing({"a": words(5), "b": range(60)}, {"a": words(5), "b": range(90)}, pause=0.01)
+    sink, copies, store, clock = Outside(), Outside(), MemoryStore(), VirtualClock()
+
+    def slowly_ending(clock: VirtualClock) -> Job:
+        job = Job("slow")
+        read = job.source(source)
+        read.rebalance().map(str).sink(copies, name="copies")
+        slowly(read.key_by(str).count().rebalance(), clock, 0.2).sink(sink, name="counts")
+        return job
+
+    async def until_it_ends(runner: JobRunner) -> None:
+        assert runner.incarnation is not None
+        driver = runner.incarnation.driver
+        while not (driver.previous and driver.previous.before_end and sink.records):
+            await runner.effects.clock.sleep(0.2)
+            assert runner.running
+
+    chosen = config(parallelism=before, buffer_records=3)
+    job = slowly_ending(clock)
+    acted_on(job, store, until_it_ends, at=0, settings=chosen, crash=True, clock=clock)
+    assert not checkpoints(store)[-1].final
+    assert 0 < len(sink.records) < len(counts_of(source, 1))
+    source.begin(1)
+    for night in range(2):
+        clock = VirtualClock()
+        world = in_virtual_time(night, clock)
+        chosen = config(parallelism=after)
+        asyncio.run(JobRunner(slowly_ending(clock), store, chosen, world).run())
+        assert Counter(sink.records) == counts_of(source, night + 1)
+        assert len(copies.records) == len(source.nights[night]["b"]) + 5
 
 
 def keyed_twice(source: Growing, sink: Outside) -> Job:
