@@ -317,7 +317,7 @@ def ending_line(result: Ending) -> str:
             looked_at = [f"{name} ({plural(n, 'split')})" for name, n in result.looked_at.items()]
             return (
                 f"{status.job}: nothing new since checkpoint {result.restored_checkpoint}; looked "
-                f"at {', '.join(looked_at)}; the same command goes on when there is more"
+                f"at {', '.join(looked_at)}; the same command continues when there is more"
             )
         case "already-complete":
             return (
