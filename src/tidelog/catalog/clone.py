@@ -17,6 +17,8 @@ from pathlib import Path
 import msgspec
 
 from tidelog.catalog.locate import CheckpointName, find
+from tidelog.checkpoint.descriptor import decode_descriptor
+from tidelog.checkpoint.finished import without_transactions
 from tidelog.checkpoint.invariants import Need, direct_needs, table_needs
 from tidelog.checkpoint.manifest import (
     Author,
@@ -24,10 +26,8 @@ from tidelog.checkpoint.manifest import (
     Entry,
     Savepoint,
     Start,
-    decode_descriptor,
     encode_entry,
     is_canonical,
-    without_transactions,
 )
 from tidelog.checkpoint.retention import slot_ranges
 from tidelog.checkpoint.slots import after_all, list_slots

@@ -15,7 +15,8 @@ from tests.spark.support.application import Application, settings
 from tests.spark.support.application import Job as Query
 from tests.spark.support.place import Place
 from tests.support.cli import tidelog as command
-from tidelog import Job, RestoreError
+from tidelog import Job, RestoreError, StoreUnreachableError
+from tidelog.checkpoint.slots import SlotLog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,8 +59,12 @@ def in_one_run(tmp_path: Path, parts: list[list[Any]]) -> Counter[str]:
     return output(tmp_path / "whole")
 
 
+async def lost(*_: object) -> None:
+    raise StoreUnreachableError("the store")
+
+
 def test_a_job_goes_on_in_spark_and_back_as_in_one_run(
-    spark: "SparkSession", tmp_path: Path, place: Place
+    spark: "SparkSession", tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = records(7, 20, [500, 300, 300])
     parts[-1].append(end())
@@ -73,6 +78,11 @@ def test_a_job_goes_on_in_spark_and_back_as_in_one_run(
     on_spark(spark, job, store, query)
     counts.append(output(tmp_path / "out").total())
     savepoint = ("spark", "savepoint", query, "--to", f"{store}@back", "--parallelism", "3")
+    with monkeypatch.context() as faults:
+        faults.setattr(SlotLog, "append", lost)
+        assert command(*savepoint).exit_code == 1
+    with pytest.raises(RestoreError, match="moved to the Spark checkpoint"):
+        finished(job, store)
     returned = command(*savepoint)
     assert returned.exit_code == 0, returned.output
     with pytest.raises(RestoreError, match="it went back to savepoint"):

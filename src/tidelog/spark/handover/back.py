@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from tidelog.catalog.locate import parse_origin
-from tidelog.checkpoint.coordinator import check_name
+from tidelog.checkpoint.decisions import check_name
 from tidelog.checkpoint.formats import FORMATS, above_first
 from tidelog.checkpoint.manifest import (
     Author,
