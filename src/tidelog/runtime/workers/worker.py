@@ -170,7 +170,7 @@ class Worker:
             self._work.job,
             config,
             self._effects,
-            plan_restore(self._work.job, resumption, job_config),
+            plan_restore(self._work.job, resumption, job_config, self._effects.clock),
             begin_with.author,
             begin_with.history,
             stores[0],
