@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from importlib import import_module
 from pathlib import Path
@@ -14,7 +15,16 @@ import pytest
 
 from tests.first_jobs.programs import add_rows, rows_of, run
 from tests.support.documentation import BLOCKS
-from tidelog import FileSink, Job, JobRunner, JsonLinesSource, open_store
+from tidelog import (
+    FileSink,
+    Job,
+    JobRunner,
+    JsonLinesSource,
+    Row,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    open_store,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -122,6 +132,43 @@ def test_a_field_of_a_stored_value_is_renamed(here: Path) -> None:
     assert result.restored_checkpoint is not None
     totals = {row.pop("country"): row for row in rows_of(here / "totals")}
     assert totals == {name: {"orders": 7, "revenue": 25} for name in ("nl", "de")}
+
+
+class AmountByCountry(StatefulProcessor):
+    """The processor of the recipe before its field was renamed."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.total = handle.getValueState("total", "amount long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        (amount,) = self.total.get() or (0,)
+        amount += sum(row.cents // 100 for row in rows)
+        self.total.update((amount,))
+        yield Row(country=key[0], amount=amount)
+
+
+def test_a_field_of_a_state_of_a_processor_is_renamed(here: Path) -> None:
+    def totals(processor: type[StatefulProcessor]) -> Job:
+        job = Job("totals")
+        by_country = job.source(JsonLinesSource("orders/", follow=True)).key_by(
+            lambda order: order.country
+        )
+        rows = by_country.transform_with_state(processor, name="total")
+        rows.map(lambda row: row.asDict()).sink(FileSink("totals/", roll_every=1))
+        return job
+
+    def emits(row: dict[str, Any]) -> bool:
+        rows = rows_of(here / "totals") if (here / "totals").exists() else []
+        return all({"country": country, **row} in rows for country in ("nl", "de"))
+
+    def paid(count: int) -> list[dict[str, Any]]:
+        return [{"country": order["country"], "cents": 500} for order in orders(count)]
+
+    add_rows(here / "orders" / "all.jsonl", paid(2))
+    run(totals(AmountByCountry), here / "store", until=lambda: emits({"amount": 5}))
+    add_rows(here / "orders" / "all.jsonl", paid(2))
+    renamed = module_of("cookbook 4").Totals
+    run(totals(renamed), here / "store", until=lambda: emits({"cents": 1000, "orders": 2}))
 
 
 def found(here: Path) -> list[dict[str, Any]]:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 import tidelog
 from tests.support.depth import in_pairs
@@ -15,9 +14,7 @@ from tests.support.workers import with_workers
 from tests.unit.runtime.test_changed_types import expected, keyed, run, stopped
 from tidelog import Row, StatefulProcessor, StatefulProcessorHandle, StateSchemaError
 from tidelog.catalog.audit import audit
-from tidelog.checkpoint.manifest import encode_entry
 from tidelog.errors import ConfigError, TidelogError, UserFunctionError
-from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
 SOURCE = words(length=60)
@@ -174,22 +171,6 @@ def test_states_and_keys_are_migrated_together_also_from_a_savepoint_elsewhere()
     asyncio.run(tidelog.JobRunner(job, new, config(), effects(), restore_from=chosen).run())
     assert values(sink) == expected(SOURCE)
     assert not problems(new)
-
-
-def test_subtasks_that_have_finished_have_nothing_to_migrate() -> None:
-    store, sink = MemoryStore(), Outside()
-    stopped(counted(sink, Counts), store)
-    newest = checkpoints(store)[-1]
-    finished = []
-    for operator in newest.operators:
-        subtasks = [
-            replace(s, finished=s.index == 0 and operator.id == "count") for s in operator.subtasks
-        ]
-        finished.append(replace(operator, subtasks=tuple(subtasks)))
-    changed = encode_entry(replace(newest, operators=tuple(finished)))
-    store._objects[object_names.checkpoint(newest.slot)] = changed
-    run(counted(sink, Renamed), store)
-    assert values(sink)
 
 
 def test_the_function_gets_the_stored_value_by_the_names_it_was_stored_with() -> None:
