@@ -184,8 +184,9 @@ class JobConfig:
     buffer_records: int = option(
         8192,
         Integer(Range(1)),
-        "Most records of a buffer.",
-        when="Lower it where functions take long for each record.",
+        "Most records of a buffer. Event time moves after each one.",
+        when="Lower it where functions take long for each record; to 1 to try by hand which "
+        "records are late.",
     )
     retain: int = option(
         3,

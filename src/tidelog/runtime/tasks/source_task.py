@@ -56,8 +56,7 @@ class SourceTask(Task):
         """The watermarks of the unfinished splits that are not idle."""
         self._discovered_splits: set[str] = set()
         """All splits that were found, also other subtasks': the owner of a split is asked once."""
-        self._discovery: asyncio.Future[list[str]] | None = None
-        self._next_discovery_s = -math.inf
+        self._discovery = splits.discovery(parts.id.operator)
         self._has_discovered = False
         self._draining = False
         self._event_time = parts.chain.event_time
@@ -128,7 +127,7 @@ class SourceTask(Task):
                 elif await self._step():
                     break
                 await clock.sleep(0)
-            self._leave_alignment()
+            self._alignment.drop_all(self._reads.names)
             self._standstills.starve()
             # A job that was stopped otherwise goes on some day.
             await self._end(drain=not self._leaving)
@@ -140,9 +139,8 @@ class SourceTask(Task):
             await self._exit()
             succeeded = True
         finally:
-            self._leave_alignment()
-            if self._discovery is not None:
-                self._discovery.cancel()
+            self._alignment.drop_all(self._reads.names)
+            self._discovery.cancel()
             try:
                 close_all(str(self.id), (r.close for r in self._reads), quietly=not succeeded)
                 await self._splits.leave()
@@ -191,15 +189,10 @@ class SourceTask(Task):
 
     async def _discover_splits(self) -> None:
         """Add the splits that a discovery has found, and start the next one when it is due."""
-        if self._discovery is None and self._now() >= self._next_discovery_s:
-            self._discovery = asyncio.ensure_future(self._splits.discover(self.id.operator))
-            self._discovery.add_done_callback(lambda _: self._wake.set())
-        if self._discovery is None or not self._discovery.done():
+        again_s = self._source.rediscover_s
+        splits = self._discovery.result(self._now(), again_s, self._wake.set)
+        if splits is None:
             return
-        splits = self._discovery.result()
-        self._discovery = None
-        again = self._source.rediscover_s
-        self._next_discovery_s = math.inf if again is None else self._now() + again
         # A split that was begun and is gone is opened all the same: the source says what is lost.
         started_splits = (
             {} if self._has_discovered else dict.fromkeys(self._positions.stored_splits())
@@ -293,15 +286,23 @@ class SourceTask(Task):
             await self._follow_splits()
 
     async def _emit_read(self, read: dict[SplitReading, ReadChunk]) -> None:
-        """Emit the records of one split, or of several where nothing asks which; keep positions."""
+        """Emit the records of one split, or of several where nothing asks which; keep positions.
+
+        The event times of one buffer decide what is late in the next one.
+        """
         chain, split = self.parts.chain, next(iter(read)).split
-        records = list(itertools.chain.from_iterable(chunk.records for chunk in read.values()))
-        self.records_in += len(records)
+        batch = Batch(list(itertools.chain.from_iterable(c.records for c in read.values())))
+        limit = self.parts.output.limit if self._event_time is not None else None
+        self.records_in += len(batch)
         self._standstills.arrived()
         with self.parts.output.work.working():
             chain.read_from(split)
             self._announce_splits(split)
-            await self._handle_input(Batch(records))
+            for number, buffer in enumerate(limit.parts(batch) if limit else [batch]):
+                if number:
+                    self._follow_event_time(next(iter(read)))
+                    await self._follow_splits()
+                await self._handle_input(buffer)
             self._send_marker(read)
             for reading, chunk in read.items():
                 self._store_progress(reading, chunk)
@@ -315,7 +316,7 @@ class SourceTask(Task):
             await self._flush_if_due()
 
     def _send_marker(self, read: dict[SplitReading, ReadChunk]) -> None:
-        """Send a marker behind these records, if one is due."""
+        """Send a marker after these records, if one is due."""
         read_at = next(iter(read.values())).read_at
         if read_at >= self._marker_at:
             self._marker_at = read_at + MARKERS_EVERY_S
@@ -324,8 +325,11 @@ class SourceTask(Task):
 
     def _store_progress(self, reading: SplitReading, chunk: ReadChunk) -> None:
         """Keep a split's position after records that were emitted, and how far they move time."""
-        event_time, split = self._event_time, reading.split
         self._store_position(reading, chunk)
+        self._follow_event_time(reading)
+
+    def _follow_event_time(self, reading: SplitReading) -> None:
+        event_time, split = self._event_time, reading.split
         if event_time is not None and event_time.was_active():
             reading.on_activity()
             self._alignment.put(split, event_time.watermark_of(split))
@@ -384,13 +388,8 @@ class SourceTask(Task):
 
     def _until_due(self) -> float | None:
         """Seconds until something is due; None: only an event can wake the task."""
-        next_discovery_s = self._next_discovery_s if self._discovery is None else math.inf
-        earliest = min(next_discovery_s, self._reads.due_at(self._idle_after_ms))
+        earliest = min(self._discovery.due_at, self._reads.due_at(self._idle_after_ms))
         return None if earliest == math.inf else max(0.0, earliest - self._now())
-
-    def _leave_alignment(self) -> None:
-        for reading in self._reads:
-            self._alignment.drop(reading.split)
 
     async def _pause(self, seconds: float | None) -> None:
         """Wait for a barrier, a stop, something to read, or for time to pass."""

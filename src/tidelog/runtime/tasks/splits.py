@@ -6,7 +6,7 @@ groups in a rescale; a split waits only for one that has records to read.
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -72,6 +72,10 @@ class SourceSplits:
         """Whether a split has appeared after the source began, in this run or an earlier one."""
         return self.resumes or (self._first_splits is not None and split not in self._first_splits)
 
+    def discovery(self, operator: str) -> "SplitDiscovery":
+        """The discoveries of one subtask."""
+        return SplitDiscovery(lambda: self.discover(operator))
+
     async def discover(self, operator: str) -> list[str]:
         """All splits known now; discovers again at the interval that the source asks for.
 
@@ -110,6 +114,40 @@ class SourceSplits:
         return splits
 
 
+class SplitDiscovery:
+    """The discoveries of one subtask, in the background: one when it starts, and at the interval
+    that the source asks for.
+    """
+
+    def __init__(self, discover: Callable[[], Coroutine[Any, Any, list[str]]]) -> None:
+        self._discover = discover
+        self._running: asyncio.Future[list[str]] | None = None
+        self._next_s = -math.inf
+
+    @property
+    def due_at(self) -> float:
+        """When the next one begins; infinite while one runs, and after the last one."""
+        return self._next_s if self._running is None else math.inf
+
+    def result(
+        self, now: float, again_s: float | None, listener: Callable[[], None]
+    ) -> list[str] | None:
+        """What a discovery has found, once; None: none has ended. Begins one that is due."""
+        if self._running is None and now >= self._next_s:
+            self._running = asyncio.ensure_future(self._discover())
+            self._running.add_done_callback(lambda _: listener())
+        if self._running is None or not self._running.done():
+            return None
+        split_names = self._running.result()
+        self._running = None
+        self._next_s = math.inf if again_s is None else now + again_s
+        return split_names
+
+    def cancel(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+
+
 class SplitAlignment:
     """How far event time is in the splits that have records to read (Flink: FLIP-182, FLIP-217)."""
 
@@ -128,6 +166,11 @@ class SplitAlignment:
         if split in self._watermarks:
             self._watermarks.drop(split)
             self._wake()
+
+    def drop_all(self, splits: Iterable[str]) -> None:
+        """Wait for none of these splits."""
+        for split in splits:
+            self.drop(split)
 
     @property
     def local_watermark(self) -> float:
