@@ -54,16 +54,16 @@ class TidelogError(Exception):
 
     def found_at(self, site: str) -> "TidelogError":
         """The same error, found at a place of the user's code, as `, at job.py:4`."""
-        return type(self)(**{**self._fields(), "found": f"{self.found or 'it'}{site}"})
+        return type(self)(**{**self._fields(), "found": f"{(self.found or 'it').rstrip(_ENDS)}{site}"})
 
     def _fields(self) -> dict[str, Any]:
         names = ("what", "expected", "found", "action", "retry_safe")
         return {name: getattr(self, name) for name in names}
 
     def _render(self) -> str:
-        parts = [self.what]
+        parts = [self.what.rstrip(_ENDS)]
         if self.expected is not None:
-            parts.append(f"expected {self.expected}")
+            parts.append(f"expected {self.expected.rstrip(_ENDS)}")
         if self.found is not None:
             parts.append(f"found {self.found}")
         return self._advised("; ".join(parts))

@@ -131,7 +131,7 @@ def _site_of(cause: BaseException) -> str:
 def _said_by(cause: BaseException | None) -> str:
     kind = type(cause).__name__
     try:
-        return f"{kind}: {cause}"
+        return f"{kind}: {cause}".rstrip(" .\n")
     except Exception as error:  # the user's own text of it
         return f"{kind}, whose text fails with {type(error).__name__}: {error}"
 
