@@ -13,7 +13,10 @@ from typing import Any, Final
 
 from tidelog.credentials import masked
 
-OLDER_CHECKPOINT: Final = "restore an older checkpoint (`tidelog inspect URL --deep` says which)"
+OLDER_CHECKPOINT: Final = (
+    "restore an older checkpoint (`tidelog inspect URL --deep` says which) with "
+    "`tidelog run ... --restore-checkpoint NUMBER`"
+)
 """What to do where an object of a checkpoint is damaged or gone."""
 _ENDS: Final = " .\n\r\t"
 """What messages of libraries end with."""
@@ -54,7 +57,9 @@ class TidelogError(Exception):
 
     def found_at(self, site: str) -> "TidelogError":
         """The same error, found at a place of the user's code, as `, at job.py:4`."""
-        return type(self)(**{**self._fields(), "found": f"{(self.found or 'it').rstrip(_ENDS)}{site}"})
+        return type(self)(
+            **{**self._fields(), "found": f"{(self.found or 'it').rstrip(_ENDS)}{site}"}
+        )
 
     def _fields(self) -> dict[str, Any]:
         names = ("what", "expected", "found", "action", "retry_safe")

@@ -92,6 +92,7 @@ def test_damage_is_named_and_the_option_it_names_brings_the_job_back(
     message = refused(site.run("mended"), 1)
     assert name in message
     assert "restore an older checkpoint (`tidelog inspect URL --deep` says which)" in message
+    assert "`tidelog run ... --restore-checkpoint NUMBER`" in message
     slots = checkpoints(broken_off)
     older = slots[-2] if part == "manifest" else newest_without(broken_off, name)
     site.finish("--restore-checkpoint", str(older))

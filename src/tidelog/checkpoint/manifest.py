@@ -385,7 +385,7 @@ def decode_slot(data: bytes, slot: Slot) -> Entry:
             f"object {name}",
             expected=f"the manifest of checkpoint {slot}",
             found=f"that of checkpoint {entry.slot}",
-            action="bring it back from a backup, or restore an older checkpoint",
+            action=f"bring it back from a backup, or {OLDER_CHECKPOINT}",
         )
     return entry
 

@@ -191,7 +191,9 @@ def test_the_speed_of_workers_is_that_of_the_moments_at_which_they_sent_their_fi
     # They have sent nothing since; one is late.
     assert speedometer.read(look(12, (10.9, 1000), (11.1, 2000))) == ReadSpeed(2000, 2000)
     assert speedometer.read(look(13, (10.9, 1000), (13, 3900))) == ReadSpeed(2000, 2000)
-    assert speedometer.read(look(14.9, (10.9, 1000), (13.9, 4800))).now == pytest.approx(1000), "one hangs"
+    assert speedometer.read(look(14.9, (10.9, 1000), (13.9, 4800))).now == pytest.approx(1000), (
+        "one hangs"
+    )
 
 
 def test_no_phase_is_reported_after_the_stop() -> None:

@@ -123,7 +123,9 @@ def _action(report: VerifyReport, problem: Finding) -> str:
         )
     if newest is None:
         return "bring the object back from a backup; no other checkpoint is sound"
-    restore = f"restore checkpoint {newest}" if report.layout == "job" else f"use batch {newest}"
+    restore = f"use batch {newest}"
+    if report.layout == "job":
+        restore = f"restore checkpoint {newest} (`tidelog run ... --restore-checkpoint {newest}`)"
     return f"bring the object back from a backup, or {restore}"
 
 

@@ -164,7 +164,7 @@ class _Record(NamedTuple):
 class CsvReader(ParsedReader):
     """The records of one file as rows."""
 
-    left_out = "are no records of the columns and were left out"
+    left_out = "left out, as no record of the columns"
     _source: CsvSource
 
     def __init__(self, source: CsvSource, split: str, position: Any) -> None:

@@ -55,7 +55,7 @@ class TextReader(LineReader):
             text = data.decode("utf-8", "replace")
             raw = data.split(b"\n")
             broken = sum(line.decode("utf-8", "ignore").encode() != line for line in raw)
-            self.count(broken, "have bytes that are no UTF-8, replaced by U+FFFD")
+            self.count(broken, "with bytes that are no UTF-8, replaced by U+FFFD")
         if "\r\n" in text:
             text = text.replace("\r\n", "\n")
         lines = text.split("\n")
@@ -79,7 +79,7 @@ class JsonLinesSource(ParsedFiles):
 class JsonReader(ParsedReader):
     """The lines of one file as rows."""
 
-    left_out = "are no JSON objects and were left out"
+    left_out = "left out, as no JSON object"
 
     def records(self, data: bytes, offset: int, *, last: bool) -> tuple[list[Row], int]:
         """Raises CorruptObjectError for a malformed line, unless those are skipped."""

@@ -173,9 +173,9 @@ def test_lines_that_are_no_utf_8_are_counted_and_logged(
     with caplog.at_level("WARNING", "tidelog"):
         read_all(TextFileSource(path, chunk_bytes=10))
     told = [record.getMessage() for record in caplog.records]
-    assert [message.split(f" lines of {path} so far have bytes")[0] for message in told] == [
-        "1",
-        "2",
+    assert [message.split(" so far, with bytes that are no UTF-8")[0] for message in told] == [
+        f"{path}: 1 line",
+        f"{path}: 2 lines",
     ]
 
 
