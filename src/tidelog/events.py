@@ -98,8 +98,8 @@ class Event(Enum):
     )
     KAFKA_OFFSETS_NOT_COMMITTED = (
         WARNING,
-        "offsets were not committed to the consumer group in %(cluster)s; the job does not need "
-        "them, tools that show its lag do: %(error)s",
+        "offsets were not committed to the consumer group in %(cluster)s, which only tools that "
+        "show its lag need: %(error)s",
     )
 
     # Programs with a loop of their own.
@@ -231,8 +231,7 @@ class Event(Enum):
     )
     OBJECTS_NOT_DELETED = (
         WARNING,
-        "not deleted, though nothing needs it: %(objects object)s, the last one because of: "
-        "%(error)s",
+        "not deleted, though nothing needs it: %(objects object)s; the last error: %(error)s",
     )
 
     # Starts and restores.
@@ -274,11 +273,10 @@ class Event(Enum):
     )
     LONG_CALL = (
         WARNING,
-        "one call of %(operator)s took %(milliseconds).0f ms without a pause: "
-        "nothing can interrupt a call, so no other operator, timer or barrier had its turn. Unless "
-        "the process itself was stopped meanwhile, let the functions of this operator do less per "
-        "call (yield results one by one, smaller lists by JobConfig.buffer_records); "
-        "longest_call_s in the status shows the longest call.",
+        "one call of %(operator)s took %(milliseconds).0f ms without a pause, and no other "
+        "operator, timer or barrier had its turn. Unless the process itself was stopped, let the "
+        "functions of this operator do less per call (yield results one by one, smaller lists by "
+        "JobConfig.buffer_records); longest_call_s in the status shows the longest call.",
     )
     LOOP_HELD = (
         WARNING,
@@ -297,9 +295,8 @@ class Event(Enum):
     KEYS_APART = (
         WARNING,
         "%(where)s: no record of one stream has matched one of the other so far, and none can, by "
-        "the types of their keys: %(types)s. Keys of different types are different, also 1, 1.0 "
-        "and '1'; let both key functions give the same type, such as "
-        "key_by(lambda record: int(record.id)).",
+        "the types of their keys: %(types)s. Also 1, 1.0 and '1' are different keys; let both key "
+        "functions give the same type, such as key_by(lambda record: int(record.id)).",
     )
     TIMERS_NOT_FIRED = (
         WARNING,
@@ -381,8 +378,7 @@ class Event(Enum):
         `exc_info` adds the traceback of the exception that is being handled.
         """
         # A single mapping as argument fills the placeholders; an empty one would be no mapping.
-        shown = {name: _shown(value) for name, value in fields.items()}
-        args = [_Fields(shown)] if fields else []
+        args = [_Fields({name: _shown(value) for name, value in fields.items()})] if fields else []
         extra = {"event": self.name.lower()}
         logger.log(self.level, self.message, *args, exc_info=exc_info, extra=extra, stacklevel=2)
 
@@ -392,8 +388,7 @@ class _Fields(dict[str, object]):
 
     def __missing__(self, key: str) -> str:
         name, _, noun = key.partition(" ")
-        number = self[name]
-        return f"{number:,} {noun if number == 1 else f'{noun}s'}"
+        return f"{self[name]:,} {noun}{'' if self[name] == 1 else 's'}"
 
 
 def _shown(value: object) -> object:

@@ -12,6 +12,8 @@ from urllib.parse import unquote
 
 import click
 
+from tidelog.options.units import plural
+
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -36,7 +38,8 @@ def report(spark: "SparkSession", checkpoint: str, top: int) -> int:
             click.echo(f"{row[1]:>12,} {row.word}")
     files = counted_files(spark, checkpoint, batch)
     words, occurrences, differing = compare(counts, files)
-    sizes = f"{words:,} words, {occurrences:,} occurrences, {len(files):,} files"
+    counted = plural(words, "word"), plural(occurrences, "occurrence"), plural(len(files), "file")
+    sizes = ", ".join(counted)
     if not differing:
         click.echo(f"verified: the state of batch {batch} equals a batch count ({sizes})")
         return 0

@@ -17,6 +17,7 @@ from tidelog.connectors.arguments import typed
 from tidelog.connectors.files.line_reader import CHUNK_BYTES, MAX_LINE_BYTES, without_mark
 from tidelog.connectors.files.parsed import Malformed, OnError, ParsedFiles, ParsedReader
 from tidelog.errors import ConfigError, require
+from tidelog.options.units import plural
 from tidelog.runtime.user_code import FAILURES, map_all
 from tidelog.state.schema.row import Row, row_maker
 
@@ -136,8 +137,10 @@ class _Columns:
     def row(self, record: list[str]) -> Row:
         """Raises _UnfitError."""
         if len(record) != len(self._names):
-            found = f"{len(record)} values: {record!r:.100}"
-            raise _UnfitError(Malformed(f"{len(self._names)} values, of {self._names}", found))
+            found = f"{plural(len(record), 'value')}: {record!r:.100}"
+            raise _UnfitError(
+                Malformed(f"{plural(len(self._names), 'value')}, of {self._names}", found)
+            )
         values: list[Any] = list(record)
         for index, parse in self._parsers:
             try:
