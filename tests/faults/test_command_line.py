@@ -141,7 +141,7 @@ def test_a_wrong_option_is_named_and_nothing_started(
     ("job", "exit_code", "says"),
     [
         ("nosuch", 2, "wordcount, sessions, outages, module:attribute or file.py:attribute"),
-        ("nosuch:job", 1, "no module 'nosuch'"),
+        ("nosuch:job", 2, "no module 'nosuch'"),
         (f"{JOBS}:missing", 2, "found only broken, mended, nothing, raising in it"),
         (f"{JOBS}:number", 2, "found 7"),
         (f"{JOBS}:nothing", 2, "its function has no `return`"),

@@ -12,8 +12,6 @@ from urllib.parse import unquote
 
 import click
 
-from tidelog.options.units import plural
-
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -38,8 +36,7 @@ def report(spark: "SparkSession", checkpoint: str, top: int) -> int:
             click.echo(f"{row[1]:>12,} {row.word}")
     files = counted_files(spark, checkpoint, batch)
     words, occurrences, differing = compare(counts, files)
-    counted = plural(words, "word"), plural(occurrences, "occurrence"), plural(len(files), "file")
-    sizes = ", ".join(counted)
+    sizes = f"{words:,} words, {occurrences:,} occurrences, {len(files):,} files"
     if not differing:
         click.echo(f"verified: the state of batch {batch} equals a batch count ({sizes})")
         return 0

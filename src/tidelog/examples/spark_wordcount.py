@@ -22,7 +22,6 @@ import click
 
 from tidelog import TidelogError
 from tidelog.examples.spark_check import literal, report
-from tidelog.options.units import plural
 from tidelog.spark import configure, require_pyspark
 
 if TYPE_CHECKING:
@@ -175,8 +174,7 @@ def _line(progress: "StreamingQueryProgress") -> str:
     words = progress.stateOperators[0].numRowsTotal
     duration_ms = progress.durationMs["triggerExecution"]
     lines = progress.numInputRows
-    counts = f"{plural(lines, 'line')}, {plural(words, 'word')} known"
-    return f"batch {progress.batchId}: {counts}, {duration_ms} ms"
+    return f"batch {progress.batchId}: {lines:,} lines, {words:,} words known, {duration_ms} ms"
 
 
 def _pairs(context: object, parameter: object, values: tuple[str, ...]) -> dict[str, str]:
