@@ -15,6 +15,7 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from tidelog.credentials import shows_records, value_text
 from tidelog.errors import UserFunctionError
 from tidelog.options.units import plural
 from tidelog.state.schema.row import Row
@@ -320,6 +321,6 @@ def refused(table: str, column: str, expected: str, value: Any, why: object) -> 
     return UserFunctionError(
         f"a record for table {table!r}, column {column!r}",
         expected=expected,
-        found=f"{value!r:.100}" + (f": {reason:.200}" if reason else ""),
+        found=value_text(value, 100) + (f": {reason:.200}" if reason and shows_records() else ""),
         action="change the record before the sink, or the type of the column",
     )

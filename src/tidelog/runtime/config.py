@@ -119,6 +119,14 @@ class JobConfig:
         "What is true of state and output after a failure.",
         when="at-least-once where records may count twice and barriers must never be waited for.",
     )
+    show_records: bool = option(
+        True,
+        Flag(),
+        "Whether errors and log records show values of records: the record that a function failed "
+        "for, its key, and the text of the exception.",
+        when="Off where records have what must not be in a log; the place in the code is named "
+        "all the same.",
+    )
     changelog: bool = option(
         True,
         Flag(),

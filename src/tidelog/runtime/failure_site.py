@@ -12,6 +12,7 @@ from traceback import walk_tb
 from types import FrameType
 from typing import Final
 
+from tidelog.credentials import shows_records
 from tidelog.state.schema.row import Row
 
 _OURS: Final = str(Path(__file__).parents[1]) + os.sep
@@ -44,7 +45,7 @@ def site_of(error: BaseException) -> str:
     file = frame.f_code.co_filename
     code = linecache.getline(file, line).strip()
     shown = f" ({code})" if code else ""
-    return f", at {_relative(file)}:{line}{shown}{arguments}"
+    return f", at {_relative(file)}:{line}{shown}{arguments if shows_records() else ''}"
 
 
 def _relative(file: str) -> str:

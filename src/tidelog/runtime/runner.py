@@ -18,6 +18,7 @@ from tidelog.checkpoint.manifest import Author, Savepoint, SavepointFormat
 from tidelog.checkpoint.retention import checkpoint_objects
 from tidelog.checkpoint.slots import SlotLog, TakeOver
 from tidelog.checkpoint.startup import History, read_history
+from tidelog.credentials import records_shown
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, SavepointFailedError, TidelogError, require
 from tidelog.events import Event
@@ -152,7 +153,8 @@ class JobRunner:
         self._in_run = True
         self.generation = self.states = self.subtasks = self.incarnation = None
         try:
-            return await self._run_begun(on_started)
+            with records_shown(self.config.show_records):
+                return await self._run_begun(on_started)
         finally:
             self._in_run = False
 

@@ -10,6 +10,7 @@ from functools import wraps
 from inspect import iscoroutinefunction, isgeneratorfunction
 from typing import Any, Final, ParamSpec, TypeVar
 
+from tidelog.credentials import shows_records
 from tidelog.errors import (
     ConfigError,
     StateSchemaError,
@@ -68,7 +69,7 @@ class user_code:
                 found=f"{_said_by(cause)}{_site_of(cause)}",
                 action="fix the function and start the job again; it resumes from its last "
                 "checkpoint",
-            ) from cause
+            ) from _shown_cause(cause)
 
 
 class job_definition:
@@ -128,8 +129,17 @@ def _site_of(cause: BaseException) -> str:
     return site_of(cause)
 
 
+def _shown_cause(cause: BaseException) -> BaseException:
+    """The exception as a traceback may show it: its text may have values of the record."""
+    if shows_records():
+        return cause
+    return Exception(_said_by(cause)).with_traceback(cause.__traceback__)
+
+
 def _said_by(cause: BaseException | None) -> str:
     kind = type(cause).__name__
+    if not shows_records():
+        return f"{kind}, whose text is left out (show_records)"
     try:
         return f"{kind}: {cause}".rstrip(" .\n")
     except Exception as error:  # the user's own text of it

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, NamedTuple
 from tidelog.connectors.arguments import typed
 from tidelog.connectors.files.line_reader import CHUNK_BYTES, MAX_LINE_BYTES, without_mark
 from tidelog.connectors.files.parsed import Malformed, OnError, ParsedFiles, ParsedReader
+from tidelog.credentials import value_text
 from tidelog.errors import ConfigError, require
 from tidelog.options.units import plural
 from tidelog.runtime.user_code import FAILURES, map_all
@@ -137,7 +138,7 @@ class _Columns:
     def row(self, record: list[str]) -> Row:
         """Raises _UnfitError."""
         if len(record) != len(self._names):
-            found = f"{plural(len(record), 'value')}: {record!r:.100}"
+            found = f"{plural(len(record), 'value')}: {value_text(record, 100)}"
             raise _UnfitError(
                 Malformed(f"{plural(len(self._names), 'value')}, of {self._names}", found)
             )

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
+from tidelog.credentials import shows_records, value_text
 from tidelog.errors import UserFunctionError, require
 from tidelog.events import Event
 from tidelog.options.units import Length, milliseconds
@@ -122,6 +123,6 @@ def _newest(times: list[Any]) -> int:
     raise UserFunctionError(
         "the time function",
         expected="event times in milliseconds as int, -2**62 to 2**62",
-        found=f"{wrong!r} of type {type(wrong).__name__}",
+        found=value_text(wrong) + (f" of type {type(wrong).__name__}" if shows_records() else ""),
         action="return int(...) of it, in milliseconds since 1970",
     )

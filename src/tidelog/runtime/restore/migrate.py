@@ -15,6 +15,7 @@ import msgspec
 from tidelog.changelog.change import ROW_PREFIX_BYTES, prefix_end
 from tidelog.checkpoint.finished import partially_finished
 from tidelog.checkpoint.manifest import OperatorState, StateInfo
+from tidelog.credentials import value_text
 from tidelog.errors import RestoreError
 from tidelog.events import Event
 from tidelog.options.units import plural
@@ -230,7 +231,7 @@ class Migration:
         return RestoreError(
             f"migrated keys of operator {self.registry.operator!r}, state {info.name!r}",
             expected="a key of its own for every stored key",
-            found=f"{key!r} for {' and '.join(map(repr, old))} and another one",
+            found=f"{value_text(key)} for {' and '.join(map(value_text, old))} and another one",
             action="make migrate= tell them apart, or go back to the old keys",
         )
 
