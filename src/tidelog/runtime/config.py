@@ -298,7 +298,9 @@ class JobArguments:
     def required_input(self) -> Path:
         """The existing input path; raises ConfigError when it is missing."""
         if not self.input:
-            raise ConfigError("--input", expected="a file or directory", action="pass --input PATH")
+            raise ConfigError(
+                "--input", expected="a file or directory", found="none", action="pass --input PATH"
+            )
         path = Path(self.input)
         if not path.exists():
             raise UnavailableError(

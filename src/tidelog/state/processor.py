@@ -179,6 +179,7 @@ class StatefulProcessorHandle:
             raise ConfigError(
                 "registerTimer in init(handle)",
                 expected="a call in a handler, for its key",
+                found="no key yet",
                 action="register it in handleInputRows",
             )
         earlier = watermark if self.fired is None else self.fired
@@ -187,6 +188,7 @@ class StatefulProcessorHandle:
             raise ConfigError(
                 f"registerTimer({expiryTimestampMs})",
                 expected=f"a time after {what} {earlier}",
+                found="an earlier one" if expiryTimestampMs < earlier else "that time itself",
                 action="register a later time, or handle the key at once",
             )
         timers.register(expiryTimestampMs)

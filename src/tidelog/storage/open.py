@@ -156,6 +156,7 @@ def _open(scheme: str, url: str, effects: Effects, options: Mapping[str, Any]) -
             raise ConfigError(
                 f"store URL {url!r}",
                 expected="a path, or a URL with :// after its scheme",
+                found="a scheme without it",
                 action=f"write {match[1]}://..., or ./{url} for a directory of that name",
             )
         return LocalStore(url, effects)
@@ -175,6 +176,7 @@ def _open(scheme: str, url: str, effects: Effects, options: Mapping[str, Any]) -
         raise ConfigError(
             f"store URL {url!r}",
             expected="s3://, which is the scheme of the same bucket here",
+            found=f"{scheme}://, the scheme that Hadoop has for it",
             action=f"write s3{url.removeprefix(scheme)}",
         )
     else:
@@ -210,6 +212,9 @@ def _path_of(url: str) -> str:
         raise ConfigError(
             f"store URL {url!r}",
             expected="file:///absolute/path on this machine, and no ? or # in it",
+            found="a query or a fragment"
+            if more
+            else f"host {parts.netloc!r}, path {parts.path!r}",
             action="write three slashes before the path, and %3F and %23 for those",
         )
     return unquote(parts.path)

@@ -36,6 +36,9 @@ def load_job(name: str, arguments: JobArguments) -> Job:
         raise ConfigError(
             f"job {name!r}",
             expected=f"{', '.join(EXAMPLES)}, module:attribute or file.py:attribute",
+            found="a file without its function"
+            if name.endswith(".py")
+            else "a name without its attribute",
             action="name one of these",
         )
     found, takes = _imported(path, module_name, attribute), False

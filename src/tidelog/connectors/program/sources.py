@@ -67,6 +67,7 @@ class IterableSource(Source):
             raise RestoreError(
                 f"split {split!r}",
                 expected=f"one of {list(self._splits)}",
+                found="one that only the checkpoint has",
                 action="name the splits as before, or start without this checkpoint",
             )
         records = self._splits[split]

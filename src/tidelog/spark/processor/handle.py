@@ -282,6 +282,7 @@ class SparkHandle:
                 f"state {name!r}",
                 expected="a name of its own, not 'default', without '$' or '_' in front and "
                 "without spaces around it",
+                found="one that is taken" if name in self._names else "another name",
                 action="rename it",
             )
         self._names.add(name)

@@ -117,6 +117,7 @@ def bad_schema(text: str, expected: str) -> StateSchemaError:
     return StateSchemaError(
         f"state schema {_shortened(text)}",
         expected=expected,
+        found="another text" if text.strip() else "nothing",
         action="use Spark's DDL, for example 'count long, tags array<string>'",
     )
 
