@@ -207,6 +207,10 @@ class StateSchemaError(TidelogError):
     """A state's name, kind, schema or serializer does not fit what was stored or passed."""
 
 
+class StateDefinitionError(ConfigError, StateSchemaError):
+    """A program declares or uses a state wrongly, whatever is stored: no other start can help."""
+
+
 class SerializationError(TidelogError):
     """Records of a type that checkpoints cannot store as in-flight data."""
 

@@ -44,7 +44,6 @@ def parse_origin(text: str, *, own_store: bool = False) -> Origin:
         raise ConfigError(
             f"origin {text!r}",
             expected="URL@N, URL@NAME of a savepoint, or URL@latest",
-            found="another text",
             action="name a checkpoint that `tidelog checkpoints list URL` shows",
         )
     return Origin(url, parse_checkpoint(checkpoint))

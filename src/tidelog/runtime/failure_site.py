@@ -20,6 +20,8 @@ _INSTALLED: Final = (
     *{sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")},
     "<frozen ",
 )
+_MADE: Final = "<string>"
+"""Where the methods are that `dataclass` makes."""
 _ARGUMENT_CHARS: Final = 200
 _shown = Repr()
 _shown.maxstring = _shown.maxother = _ARGUMENT_CHARS
@@ -33,14 +35,14 @@ def site_of(error: BaseException) -> str:
     frames = [
         (frame, line)
         for frame, line in walk_tb(error.__traceback__)
-        if not frame.f_code.co_filename.startswith(_OURS)
+        if not frame.f_code.co_filename.startswith((_OURS, "<frozen "))
     ]
     if not frames:
         return ""
     frame, line = frames[0]
     arguments = _arguments(frame)
     for inner, inner_line in frames:
-        if not inner.f_code.co_filename.startswith(_INSTALLED):
+        if not inner.f_code.co_filename.startswith((*_INSTALLED, _MADE)):
             frame, line = inner, inner_line
     file = frame.f_code.co_filename
     code = linecache.getline(file, line).strip()

@@ -41,9 +41,13 @@ def check_plain(function: Callable[..., Any], name: str, *, many: bool = False) 
     what = f"the function of {name}"
     require(what, repr(function), callable(function), "a function")
     plain = not iscoroutinefunction(function)
-    require(what, function, plain, "one that is not `async`: nobody awaits it")
+    require(what, _name_of(function), plain, "one that is not `async`: its code would not run")
     plain = many or not isgeneratorfunction(function)
-    require(what, function, plain, "one that returns its result, without `yield`")
+    require(what, _name_of(function), plain, "one that returns its result, without `yield`")
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", None) or repr(function)
 
 
 class user_code:

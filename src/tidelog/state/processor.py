@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar
 
-from tidelog.errors import ConfigError, StateSchemaError, require
+from tidelog.errors import ConfigError, StateDefinitionError, require
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.event_time import MAX_WATERMARK, UNKNOWN
 from tidelog.state.handles.keyed import (
@@ -59,9 +59,9 @@ class ExpiredTimerInfo:
         return self.expiryTimeInMs
 
 
-def created_late(state: str) -> StateSchemaError:
+def created_late(state: str) -> StateDefinitionError:
     """A state was asked for after `init`."""
-    return StateSchemaError(
+    return StateDefinitionError(
         f"state {state!r}",
         expected="to be created within init(handle)",
         found="a call after it",
@@ -87,10 +87,10 @@ class StatefulProcessorHandle:
         """Timers that were registered at the end of the data."""
 
     def initialized(self) -> None:
-        """Called by the runtime after `init`; raises StateSchemaError where that has put rows."""
+        """Called by the runtime after `init`; raises StateDefinitionError where that put rows."""
         self._initializing = False
         if self._backend.buffered and not self._buffered:
-            raise StateSchemaError(
+            raise StateDefinitionError(
                 "init(handle)",
                 expected="to create states only",
                 found="a change of a state or a timer, which belong to a key",
@@ -225,7 +225,7 @@ class StatefulProcessorHandle:
         if not self._initializing:
             raise created_late(name)
         if name in self._states or name.startswith("$"):
-            raise StateSchemaError(
+            raise StateDefinitionError(
                 f"state {name!r}",
                 expected="a name of its own that does not start with '$'",
                 found="a name that is taken or reserved",

@@ -179,6 +179,13 @@ def _open(scheme: str, url: str, effects: Effects, options: Mapping[str, Any]) -
             found=f"{scheme}://, the scheme that Hadoop has for it",
             action=f"write s3{url.removeprefix(scheme)}",
         )
+    elif scheme in {"http", "https"}:
+        raise ConfigError(
+            f"store URL {url!r}",
+            expected="a store that can be written, such as s3://bucket/prefix",
+            found="an address of the web",
+            action="name the bucket; --endpoint says where an S3 service of your own is",
+        )
     else:
         module = import_module("tidelog.storage.fsspec_store")
         store = module.open_fsspec_store(url, effects, options)

@@ -36,10 +36,8 @@ def load_job(name: str, arguments: JobArguments) -> Job:
         raise ConfigError(
             f"job {name!r}",
             expected=f"{', '.join(EXAMPLES)}, module:attribute or file.py:attribute",
-            found="a file without its function"
-            if name.endswith(".py")
-            else "a name without its attribute",
-            action="name one of these",
+            found="no attribute" if module_name else "no module",
+            action=f"name the function as well, as in {module_name or 'file.py'}:job",
         )
     found, takes = _imported(path, module_name, attribute), False
     if not isinstance(found, Job) and callable(found):
