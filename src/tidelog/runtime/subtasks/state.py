@@ -188,8 +188,7 @@ class SubtaskStates:
         """A subtask exited: all that is open of it is closed, and its files on local disk go."""
         subtask = self.subtasks[task]
         self._close(task)
-        for _ in subtask.backend.release():
-            await self.start.effects.clock.sleep(0)
+        subtask.backend.release()
         subtask.released = True
         await self._remove(task, subtask.backend.table)
         await self.start.effects.offload.run(shutil.rmtree, subtask.snapshots.directory, True)
@@ -205,8 +204,7 @@ class SubtaskStates:
         """
         tables = [loaded.table for loaded in self._loaded.values()] + [*self._created.values()]
         for subtask in self.subtasks.values():
-            for _ in subtask.backend.release():  # other jobs of the process may use the memory
-                pass
+            subtask.backend.close()
             if not subtask.released:
                 tables.append(subtask.backend.table)
         job, offload = f"job {self.start.job.name!r}", self.start.effects.offload
