@@ -3,8 +3,7 @@
 Invariants: nothing is logged per record or per change of state. An event's fields are the
 placeholders of its message, without secrets; `%(rows row)s` is a number with its noun. A log record
 has the event's name as `record.event` and the fields as `record.args`, so `record.msg` is the same
-text for every record of an event.
-docs/reference/logging.md lists the events for users.
+text for every record of an event. docs/reference/logging.md lists the events for users.
 """
 
 import re
@@ -258,11 +257,12 @@ class Event(Enum):
     )
     SOURCE_FINISHED_BEFORE = (
         WARNING,
-        "source %(source)r is to follow its input, but %(finished)d of %(subtasks subtask)s "
-        "finished in a run that did not follow, or was drained: its later input is not "
-        "read. To read its input from the start give the source another name, and allow the "
-        "state of this one to be dropped (--allow-non-restored-state %(source)s).",
+        "source %(source)r: %(finished)d of its %(subtasks subtask)s finished in an earlier run, "
+        "before the rest of the job: what came there since is not read. To read its input from "
+        "the start give the source another name, and allow the state of this one to be dropped "
+        "(--allow-non-restored-state %(source)s).",
     )
+    ENDS_FOR_GOOD = (INFO, "after the end of this job a start reads nothing more: %(reason)s")
 
     # Running and ending.
     SOURCE_WAITS = (INFO, "source %(source)r begins when %(tables)s is read to its end, as a table")
@@ -393,8 +393,5 @@ class _Fields(dict[str, object]):
 
 def _shown(value: object) -> object:
     """A field as it is, or its text where that had a secret in it."""
-    if not isinstance(value, str | BaseException):
-        return value
-    text = str(value)
-    masked_text = masked(text)
-    return value if masked_text == text else masked_text
+    is_text = isinstance(value, str | BaseException)
+    return text if is_text and (text := masked(str(value))) != str(value) else value

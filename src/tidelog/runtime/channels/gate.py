@@ -13,7 +13,14 @@ from itertools import chain
 from operator import attrgetter
 
 from tidelog.runtime.channels.channel import Channel
-from tidelog.runtime.channels.messages import Barrier, Batch, EndOfChannel, EndOfData, Message
+from tidelog.runtime.channels.messages import (
+    Barrier,
+    Batch,
+    EndOfChannel,
+    EndOfData,
+    EndOfInput,
+    Message,
+)
 from tidelog.runtime.operators.progress import Standstills
 
 
@@ -156,7 +163,7 @@ class TableGate(Gate):
     ) -> None:
         super().__init__(channels, make_channel)
         self._table = set(table)
-        """Channels of the table whose data has not ended."""
+        """Channels of the table that bring more of it."""
 
     def _next_ready(self, *, available: bool) -> int | None:
         if not self._table:
@@ -181,6 +188,6 @@ class TableGate(Gate):
 
     def _take(self, channel: int) -> tuple[int, Message]:
         number, message = super()._take(channel)
-        if self._table and isinstance(message, EndOfData | EndOfChannel):
+        if self._table and isinstance(message, EndOfInput | EndOfData | EndOfChannel):
             self._table.discard(number)
         return number, message

@@ -20,12 +20,14 @@ from tidelog.errors import TidelogError
 from tidelog.events import Event
 from tidelog.ids import CheckpointId, SubtaskId
 from tidelog.materialize.materializer import warn_of_lag
-from tidelog.runtime.checkpoints.driver import CheckpointDriver, predecessors
+from tidelog.runtime.checkpoints.driver import CheckpointDriver
+from tidelog.runtime.checkpoints.entries import predecessors
 from tidelog.runtime.checkpoints.requests import DrivenTask, Reports
 from tidelog.runtime.checkpoints.stored_objects import StoredObjects
 from tidelog.runtime.in_flight.carrier import in_flight_buffers
 from tidelog.runtime.restore.choose import RestorePlan
 from tidelog.runtime.subtasks.build import TaskBuilder
+from tidelog.runtime.subtasks.ends import source_ends
 from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.state import SubtaskStates
 from tidelog.runtime.subtasks.wiring import stays_aligned
@@ -234,7 +236,14 @@ def _coordinator(start: JobStart) -> Coordinator[Any, Any]:
     started_at = start.effects.clock.monotonic()
     if math.isfinite(schedule.interval):
         started_at -= start.resources.phase() * schedule.interval
-    return Coordinator(predecessors(plan.vertices), schedule, next_id, started_at, plan.finished)
+    return Coordinator(
+        predecessors(plan.vertices),
+        schedule,
+        next_id,
+        started_at,
+        plan.finished,
+        source_ends(start),
+    )
 
 
 def _collector(start: JobStart) -> Collector:

@@ -6,7 +6,7 @@ groups in a rescale; a split waits only for one that has records to read.
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -32,7 +32,7 @@ class SourceSplits:
     """What the subtasks of one source share."""
 
     def __init__(self, source: Source, effects: Effects) -> None:
-        self._source = source
+        self.source = source
         self._effects = effects
         self._split_names: list[str] | None = None
         self._next_discovery_s = 0.0
@@ -66,15 +66,11 @@ class SourceSplits:
         """A subtask reads no more; after the last one the source is closed."""
         self._readers -= 1
         if self._readers == 0:
-            await self._effects.offload.wait(self._source.close)
+            await self._effects.offload.wait(self.source.close)
 
     def is_new(self, split: str) -> bool:
         """Whether a split has appeared after the source began, in this run or an earlier one."""
         return self.resumes or (self._first_splits is not None and split not in self._first_splits)
-
-    def discovery(self, operator: str) -> "SplitDiscovery":
-        """The discoveries of one subtask."""
-        return SplitDiscovery(lambda: self.discover(operator))
 
     async def discover(self, operator: str) -> list[str]:
         """All splits known now; discovers again at the interval that the source asks for.
@@ -84,7 +80,7 @@ class SourceSplits:
         """
         async with self._lock:
             now = self._effects.clock.monotonic()
-            again = self._source.rediscover_s
+            again = self.source.rediscover_s
             if self._split_names is None or (again is not None and now >= self._next_discovery_s):
                 discover = in_user_code(operator, self._names)
                 self._split_names = await self._effects.offload.wait(discover)
@@ -98,13 +94,13 @@ class SourceSplits:
         """Seconds between discoveries so that they take no more than their share of the time; one
         that waits for more than storage takes none.
         """
-        if not self._source.reads_without_waiting:
+        if not self.source.reads_without_waiting:
             return 0.0
         seconds = self._effects.clock.monotonic() - started_at
         return min(seconds / _TIME_SHARE, _MAX_PAUSE * again)
 
     def _names(self) -> list[str]:
-        names = self._source.discover()
+        names = self.source.discover()
         # One name in place of a list: each of its letters would be a split with all the records.
         require("the splits of the source", repr(names), not isinstance(names, str), "a list")
         splits = list(names)
@@ -112,40 +108,6 @@ class SourceSplits:
             # A restart could not read another type of name from the checkpoint.
             require("a split of the source", repr(split), isinstance(split, str), "a name, a str")
         return splits
-
-
-class SplitDiscovery:
-    """The discoveries of one subtask, in the background: one when it starts, and at the interval
-    that the source asks for.
-    """
-
-    def __init__(self, discover: Callable[[], Coroutine[Any, Any, list[str]]]) -> None:
-        self._discover = discover
-        self._running: asyncio.Future[list[str]] | None = None
-        self._next_s = -math.inf
-
-    @property
-    def due_at(self) -> float:
-        """When the next one begins; infinite while one runs, and after the last one."""
-        return self._next_s if self._running is None else math.inf
-
-    def result(
-        self, now: float, again_s: float | None, listener: Callable[[], None]
-    ) -> list[str] | None:
-        """What a discovery has found, once; None: none has ended. Begins one that is due."""
-        if self._running is None and now >= self._next_s:
-            self._running = asyncio.ensure_future(self._discover())
-            self._running.add_done_callback(lambda _: listener())
-        if self._running is None or not self._running.done():
-            return None
-        split_names = self._running.result()
-        self._running = None
-        self._next_s = math.inf if again_s is None else now + again_s
-        return split_names
-
-    def cancel(self) -> None:
-        if self._running is not None:
-            self._running.cancel()
 
 
 class SplitAlignment:
@@ -223,9 +185,10 @@ class SplitPositions:
     def owns(self, split: str) -> bool:
         return key_group(encode_key(split), self._backend.key_groups) in self._backend.owned
 
-    def get(self, split: str) -> StoredSplit:
+    def find(self, split: str) -> StoredSplit | None:
+        """What is stored of a split; None: nothing, for it has not begun."""
         row = self._rows.get(self._row(split))
-        return StoredSplit(*row) if row is not None else StoredSplit()
+        return StoredSplit(*row) if row is not None else None
 
     def put(self, split: str, split_state: StoredSplit) -> None:
         self._new_positions[split] = split_state.position
