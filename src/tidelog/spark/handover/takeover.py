@@ -177,8 +177,7 @@ def _plan(
     config = JobConfig(key_groups=key_groups, allow_non_restored_state=tuple(allowed))
     resumption = Resumption(checkpoint, detached=True)
     check_name(job.name, resumption)
-    plan = plan_restore(job, resumption, config)
-    rehearse(plan, config, effects)
+    plan = rehearse(plan_restore(job, resumption, config, effects.clock), config, effects.clock)
     if plan.migrated:
         raise RestoreError(
             f"operators {', '.join(sorted(plan.migrated))} of job {job.name!r}",
