@@ -84,7 +84,7 @@ class Event(Enum):
         "%(where)s has no offset %(offset)d any more: reading continues at %(found)d, as "
         "on_missing_offset says",
     )
-    INPUT_LINES = (WARNING, "%(file)s: %(lines line)s so far, %(what)s")
+    INPUT_LINES = (WARNING, "input file %(file)s: %(lines line)s so far, %(what)s")
     KAFKA_MESSAGES_SKIPPED = (
         WARNING,
         "left out since the start, as it could not be decoded: %(skipped message)s, the last one "
