@@ -378,10 +378,7 @@ class Event(Enum):
         self.fields = frozenset(re.findall(r"%\((\w+)", message))
 
     def log(self, logger: Logger, /, *, exc_info: bool = False, **fields: object) -> None:
-        """Log the event; `fields` are exactly those of its message.
-
-        `exc_info` adds the traceback of the exception that is being handled.
-        """
+        """Log the event with the fields of its message; `exc_info`: with the traceback, too."""
         # A single mapping as argument fills the placeholders; an empty one would be no mapping.
         args = [_Fields({name: _shown(value) for name, value in fields.items()})] if fields else []
         extra = {"event": self.name.lower()}

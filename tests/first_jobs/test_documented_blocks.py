@@ -90,6 +90,17 @@ def test_the_streak_processor_of_the_readme_counts_days_in_a_row(here: Path) -> 
     assert [row["streak"] for row in rows_of(here / "out")] == [1, 2, 1]
 
 
+def test_the_balance_of_the_guide_begins_at_nothing_embedded(here: Path) -> None:
+    add_rows(
+        here / "moves" / "1.jsonl", [{"account": "a", "cents": 5}, {"account": "a", "cents": 7}]
+    )
+    job = Job("balances")
+    moves = job.source(JsonLinesSource("moves")).key_by(lambda row: row.account)
+    moves.transform_with_state(names_of("processor 5")["Balance"]).sink(FileSink("out"))
+    run(job, here / "store")
+    assert [row["cents"] for row in rows_of(here / "out")] == [5, 12]
+
+
 def test_a_loop_of_the_users_own_counts_each_order_once_over_restarts(here: Path) -> None:
     count_orders = names_of("README 2")["count_orders"]
     users = ["ada", "bob", "ada", "cyd", "ada"]
