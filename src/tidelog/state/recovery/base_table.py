@@ -271,9 +271,9 @@ class _Merge:
             for part, source in zip(merged_parts, opening, strict=True):
                 await self._copy(part, await source, opened.table)
         except BaseException:
-            for source in await asyncio.gather(*opening, return_exceptions=True):
-                if not isinstance(source, BaseException):
-                    source.close()
+            for outcome in await asyncio.gather(*opening, return_exceptions=True):
+                if not isinstance(outcome, BaseException):
+                    outcome.close()
             await asyncio.wait([basing])
             if not basing.cancelled() and basing.exception() is None:
                 basing.result().table.close()
