@@ -116,7 +116,9 @@ def rewrite(read: Callable[[int], list[Record]], sink: Sink) -> Job:
     """Look up the row of each record, see that it is the right one, and write it again."""
     job = Job("restart")
     keyed = job.source(ListSource(read)).key_by(lambda record: record[0])
-    rows = keyed.aggregate(lambda record: _ABSENT, lambda value, _: value, name=_OPERATOR, emit_updates=True)
+    rows = keyed.aggregate(
+        lambda record: _ABSENT, lambda value, _: value, name=_OPERATOR, emit_updates=True
+    )
     rows.map_batches(_checked).sink(sink)
     return job
 
