@@ -26,13 +26,13 @@ _SMALL: Final[dict[str, Any]] = {
     "records": 200_000,
 }
 _LARGE: Final[dict[str, Any]] = {
-    "state_gb": 2.0,
+    "state_gb": 2,
     "log_changes": 250_000,
     "checkpoint_s": 1.0,
     "warm_records": 600_000,
     "records": 600_000,
 }
-_LARGEST: Final = _LARGE | {"state_gb": 10.0}
+_LARGEST: Final = _LARGE | {"state_gb": 10}
 _STATES: Final = {
     Size.QUICK: (_SMALL,),
     Size.STANDARD: (_SMALL, _LARGE),
