@@ -12,10 +12,10 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 CACHE_VARIABLE: Final = "TIDELOG_CACHE"
 
+_ASIDE_THREADS: Final = 8
 _LEAVE_S: Final = 2.0
 """How long a process that ends waits for the threads of its pools."""
 
@@ -316,6 +317,52 @@ def loop_thread(
     return loop, daemon_thread(run, "tidelog-loop")
 
 
+class Aside(Protocol):
+    """Runs coroutines for a thread that cannot wait for its own event loop."""
+
+    @property
+    def effects(self) -> "Effects":
+        """With what such coroutines run."""
+        ...
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
+        """What `work` returns or raises; the calling thread waits, at most so long.
+
+        Raises TimeoutError after that; `work` is cancelled then.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+class LoopAside:
+    """An event loop on a thread of its own, which begins with the first call."""
+
+    def __init__(self, effects: "Effects") -> None:
+        # Functions of the caller's threads may wait for this one.
+        self.effects = replace(effects, offload=ThreadOffload(_ASIDE_THREADS))
+        self._starting = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
+        with self._starting:
+            if self._loop is None:
+                self._loop, _ = loop_thread()
+            answer = asyncio.run_coroutine_threadsafe(work(), self._loop)
+        try:
+            return answer.result(seconds)
+        finally:
+            answer.cancel()
+
+    def close(self) -> None:
+        """End the thread; what is under way is cancelled."""
+        with self._starting:
+            loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.call_soon_threadsafe(loop.stop)
+        self.effects.offload.close(wait=False)
+
+
 def daemon_thread(work: Callable[[], None], name: str) -> threading.Thread:
     """A thread that does this work; the process ends without waiting for it."""
     thread = threading.Thread(target=work, name=name, daemon=True)
@@ -382,6 +429,8 @@ class Effects:
     clock: Clock = field(default_factory=SystemClock)
     rng: random.Random = field(default_factory=random.SystemRandom)
     offload: Offload = field(default_factory=ThreadOffload)
+    aside: Callable[["Effects"], Aside] = LoopAside
+    """Makes what waits for a coroutine where the event loop cannot."""
 
     def token(self) -> str:
         """A fresh 16-hex-digit name for an attempt or author."""

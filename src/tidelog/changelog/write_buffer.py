@@ -143,7 +143,7 @@ class WriteBuffer:
             decode,
             cached=cached,
             scanned=scanned,
-            is_complete=next(self._table.scan(b"", None), None) is None,
+            is_complete=self._table.is_empty(),
             encode_many=encode_many,
             read=self.read,
             written=self.written,

@@ -161,6 +161,10 @@ class LocalFirstStore:
     async def head(self, name: str) -> ObjectInfo:
         return await self._inner.head(name)
 
+    def apart(self, effects: Effects) -> ObjectStore:
+        """The store alone: one event loop has the copies."""
+        return self._inner.apart(effects)
+
     async def close(self) -> None:
         await self._inner.close()
 

@@ -69,6 +69,10 @@ class GcsStore(PlainStore):
         self._options = options
         self._filesystem: GCSFileSystem | None = None
 
+    def apart(self, effects: Effects) -> "GcsStore":
+        prefix = self._root.rstrip("/")
+        return GcsStore(self.url, self._bucket, prefix, effects, self._options)
+
     async def put(self, name: str, data: bytes) -> None:
         await self._write(name, data, {})
 

@@ -11,7 +11,11 @@ Invariants every table keeps (`tests/unit/table/conformance.py` proves them):
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from tidelog.table.holes import Holes
+    from tidelog.table.hydrating import HydratingTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,9 @@ class Table(Protocol):
     def columns(self, most_rows: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """All keys in order and their values, in batches; for what reads the whole table once."""
 
+    def is_empty(self) -> bool:
+        """Whether there is no row; False also where that is not known without a look."""
+
     def clip(self, lower: bytes, upper: bytes | None) -> None:
         """Remove every entry but those with lower <= key < upper, without reading them all."""
 
@@ -82,6 +89,11 @@ class Table(Protocol):
         """Estimated size of the live data in bytes."""
 
     def close(self) -> None: ...
+
+
+Serve = Callable[[Path, "Holes", bool], "HydratingTable"]
+"""Opens a table from a snapshot's files of which most are placeholders; blocking. The flag says
+that the tails of all files are there. Raises what `TableFactory.restore` and the holes raise."""
 
 
 class TableFactory(Protocol):
@@ -114,3 +126,7 @@ class TableFactory(Protocol):
 
         Raises CorruptObjectError when the files do not form a table of this kind.
         """
+
+    @property
+    def serve(self) -> Serve | None:
+        """Opens a table before its files are here; None: its tables cannot be."""

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from threading import Lock
-from typing import ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, Final, cast
 from weakref import WeakSet
 
 from rocksdict import (
@@ -36,9 +36,13 @@ from tidelog.errors import ConfigError
 from tidelog.events import Event
 from tidelog.table.failures import corrupt, failures, translate
 from tidelog.table.frame import Row, encode_rows, read_rows
-from tidelog.table.port import Freeze, PreparedRows, TableFile
+from tidelog.table.port import Freeze, PreparedRows, Serve, TableFile
 from tidelog.table.rocksdb_options import RocksDBConfig, RocksMemory
 from tidelog.table.rocksdict_options import TableOptions, table_options
+
+if TYPE_CHECKING:
+    from tidelog.table.holes import Holes
+    from tidelog.table.hydrating import HydratingTable
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +51,9 @@ _SIZE_PROPERTIES = ("rocksdb.estimate-live-data-size", "rocksdb.cur-size-all-mem
 _INGEST_ROWS = 32 << 10
 """From this batch size on, writing an SST file beside the memtable is the cheaper load."""
 _ROWS_BETWEEN_SIZE_CHECKS = 8192
+_MANY_FILES: Final = 1 << 20
+"""More open files than a table has. With a limit RocksDB opens a table although it cannot read most
+of its files, and each of these when it is first needed."""
 
 SNAPSHOT_NAME = "SNAPSHOT"
 _SST_SUFFIX = ".sst"
@@ -190,6 +197,9 @@ class RocksTable:
                 self._directory, "all rows in one pass", f"an end before {cursor.key()!r}"
             )
 
+    def is_empty(self) -> bool:
+        return next(self.scan(b"", None), None) is None
+
     def clip(self, lower: bytes, upper: bytes | None) -> None:
         # A range that is empty gets no tombstone, which every later scan would have to pass.
         with failures(self._directory):
@@ -268,6 +278,27 @@ class RocksTableFactory:
         with failures(directory):
             unpack(directory)
         return self._open(directory, new=False)
+
+    @property
+    def serve(self) -> Serve | None:
+        # An options file may change how files are laid out, and when they are read.
+        return self._serve if self._options.options_file is None else None
+
+    def _serve(self, directory: Path, holes: "Holes", has_tails: bool) -> "HydratingTable":
+        from tidelog.table.hydrating import HydratingTable, opened  # noqa: PLC0415  # few starts
+
+        _Process.check()
+        options = table_options(self._options, self._cache, self._buffers)
+        options.database.create_if_missing(False)
+        options.rows.set_disable_auto_compactions(True)
+        if not has_tails:
+            options.database.set_max_open_files(_MANY_FILES)
+            options.database.set_skip_stats_update_on_db_open(True)
+        with failures(directory):
+            unpack(directory)
+        table = opened(lambda: HydratingTable(directory, options, holes), holes, directory)
+        _Process.tables.add(table)
+        return table
 
     def _open(self, directory: Path, *, new: bool) -> RocksTable:
         _Process.check()
