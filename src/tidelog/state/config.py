@@ -67,8 +67,8 @@ class RestoreConfig:
     begin: Begin = option(
         "when-whole",
         Choice(get_args(Begin)),
-        "When the job begins: at once, with what a record needs fetched before the rest of the "
-        "tables, or when all tables are whole.",
+        "When a job handles records again: while its tables arrive, with what a record needs "
+        "fetched first, or when all tables are whole.",
         when="at-once where a restart must not wait for its state.",
     )
     whole_bytes: int = option(
