@@ -108,6 +108,10 @@ class WriteBuffer:
     def cached_bytes(self) -> int:
         return sum(rows.cached_bytes for rows in (*self._states, *self._caches))
 
+    def has(self, key: bytes) -> bool:
+        """Whether a row is in memory, so that the table is not asked for it."""
+        return any(rows.has(key) for rows in self._states)
+
     def evict(self, size: int) -> int:
         """Forget some rows that the table has as well, of about so many bytes; their number.
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
@@ -29,9 +29,13 @@ from tidelog.ids import SeqNo
 from tidelog.state.config import FlushConfig
 from tidelog.state.event_time import EventTime
 from tidelog.state.key_groups import KeyGroupRange, encode_key, key_group
+from tidelog.state.recovery.reads import FIRST_ROWS, KeyReads
 from tidelog.state.registry import StateRegistry
 from tidelog.state.ttl import TtlSweep
 from tidelog.table.port import Table
+
+if TYPE_CHECKING:
+    from tidelog.state.recovery.hydration import TableHydration
 
 _NO_CHANGE = SeqNo(0)
 SWEPT_PER_STEP = 2048
@@ -91,6 +95,8 @@ class KeyedBackend:
     config: FlushConfig = field(default_factory=FlushConfig)
     memory: RowMemory = field(default_factory=RowMemory)
     """What the rows of all subtasks may take."""
+    hydration: "TableHydration | None" = None
+    """What of the table is missing; None: it has been whole from the beginning."""
     seqno: SeqNo = _NO_CHANGE
     updates: int = 0
     """What the changes below `seqno` combine, as far as it was counted."""
@@ -159,6 +165,34 @@ class KeyedBackend:
         """Like `use_key` for a key that is already encoded."""
         self.key = encoded
         self.key_prefix = key_group(encoded, self.key_groups).to_bytes(2, "big")
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether reads of the table never wait for parts of its files."""
+        return self.hydration is None or self.hydration.is_whole
+
+    async def fetch(self, group_keys: list[bytes], rows: list[bytes] | None) -> None:
+        """Fetch what is missing to handle records of these keys, given after their key groups.
+
+        `rows` are the keys of the rows that are read for them; None: what the states tell.
+        """
+        assert self.hydration is not None
+        reads = self._key_reads()
+        keys, ranges = (
+            ([row for row in rows if not self.buffer.has(row)], [])
+            if rows is not None
+            else reads.of(group_keys, self.buffer.has)
+        )
+        await self.hydration.ensure(keys, ranges, FIRST_ROWS)
+
+    async def fetch_timers(self) -> None:
+        """Fetch what is missing for the first look at the timers."""
+        assert self.hydration is not None
+        _, ranges = self._key_reads().of_timers(self.owned.encoded())
+        await self.hydration.ensure([], ranges)
+
+    def _key_reads(self) -> KeyReads:
+        return KeyReads(self.registry.infos())
 
     def rows_bytes(self) -> int:
         """About how much memory the rows take that are buffered, dirty or cached."""
@@ -381,7 +415,7 @@ class KeyedBackend:
             self._evict(surplus)
             self._account.holds(self.rows_bytes())
             yield
-        for sweep in self.sweeps:
+        for sweep in self.sweeps if self.is_whole else ():
             now_ms = self.now_ms()
             remaining = min(sweep.rows_due(now_ms), MAX_SWEPT)
             while remaining > 0:

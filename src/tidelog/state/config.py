@@ -71,6 +71,12 @@ class RestoreConfig:
         "fetched first, or when all tables are whole.",
         when="at-once where a restart must not wait for its state.",
     )
+    whole_bytes: int = option(
+        64 << 20,
+        Size(Range(0)),
+        "With `at-once`: tables of a process up to this size together are loaded whole first.",
+        when="0 where even a small state is behind a slow link.",
+    )
 
     def shared_by(self, subtasks: int, memory: int) -> "RestoreConfig":
         """The bounds of each of so many that are restored at once within that memory."""

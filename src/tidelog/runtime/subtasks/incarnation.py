@@ -184,6 +184,8 @@ class LocalSubtasks:
         ]
         if (uploader := start.uploader) is not None:
             services.append(uploader.run())
+        if states.hydration is not None:
+            services.append(states.hydration.run())
         return services
 
     async def _live(self, task: Task) -> None:

@@ -19,6 +19,7 @@ from tidelog.runtime.channels.messages import (
     EndOfChannel,
     EndOfData,
     Idleness,
+    KeyedBatch,
     LatencyMarker,
     Message,
     Splits,
@@ -77,6 +78,8 @@ class StreamTask(Task):
         self._firing: FiringPass | None = None
         self._ticks_next = False
         """Processing time passed while timers of a watermark fired, or those of a moment."""
+        self._hydrates = parts.backend.hydration is not None
+        """Parts of the table may be yet to be fetched."""
         self._tracks_origins = parts.chain.event_time is not None or parts.output.announces_splits
         self._follow_origins(OriginChanges([origin for _, origin in self._origins.unannounced]))
         gate.deliver_while(lambda: parts.output.available)
@@ -91,6 +94,8 @@ class StreamTask(Task):
         work, events = self.parts.output.work, 0
         work.standstills.begin()
         try:
+            if self._hydrates:
+                await self.parts.backend.fetch_timers()
             await self._resume()
             while not (self._leaving and len(self._exited_channels) == len(self.gate.channels)):
                 received = await self._next()
@@ -180,6 +185,8 @@ class StreamTask(Task):
         match message:
             case Batch():
                 await self._memory_free()
+                if self._hydrates and isinstance(message, KeyedBatch):
+                    await self._fetch_rows(message)
                 self.records_in += len(message.records)
                 origin = self._origins.current(channel)
                 if self._tracks_origins:  # for own watermarks and for downstream tasks
@@ -215,6 +222,14 @@ class StreamTask(Task):
                 decision = self._alignment.ended(channel, self._now())
                 if self._newest is not None:
                     await self._follow(decision, self._newest)
+
+    async def _fetch_rows(self, batch: KeyedBatch) -> None:
+        """Wait for what a buffer reads of a table that is not whole yet."""
+        parts = self.parts
+        self._hydrates = not parts.backend.is_whole
+        if self._hydrates:
+            with parts.output.work.waiting():
+                await parts.backend.fetch(batch.group_keys, parts.chain.rows_read(batch))
 
     def _newest_of(self, barrier: Barrier) -> Barrier:
         """The newer one of this barrier and the newest so far, which decisions are about."""

@@ -1,0 +1,334 @@
+"""Tables that serve while their files arrive: what fetches the files of a process.
+
+A table is opened over placeholders, which the directories of all tables that share a file link to.
+First come the tails of the files, then, in the background, whole files; what a read needs is
+fetched immediately, beside these. `ensure` fetches it before a buffer is handled, so that the event
+loop continues; a read that meets a hole all the same waits in its thread.
+
+Invariants: RocksDB checks a part when it is read, and the checksum of its object a whole file; what
+is bad after it was fetched raises CorruptObjectError with the name of the object; placeholders are
+below the work directory and end with it.
+"""
+
+import asyncio
+import logging
+import os
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from tidelog.checkpoint.manifest import Descriptor, TableObject
+from tidelog.concurrency import SharedTasks, together
+from tidelog.effects import Aside, Effects, wait_for
+from tidelog.errors import CorruptObjectError, StoreUnreachableError
+from tidelog.events import Event
+from tidelog.state.recovery.arrivals import Arrivals
+from tidelog.state.recovery.partial_file import PartialFile
+from tidelog.state.recovery.progress import HydrationProgress
+from tidelog.storage.port import ObjectStore
+from tidelog.table.failures import failures
+from tidelog.table.holes import Hole, check_room, make_placeholder
+from tidelog.table.hydrating import HydratingTable
+from tidelog.table.port import Serve
+
+logger = logging.getLogger(__name__)
+
+TAILS_S: Final = 0.5
+"""So long a start waits for the tails of all files. With them RocksDB opens each file once and for
+good; without, it opens those that are read first, and a look-up in them takes a little longer."""
+_PARTS_AT_ONCE: Final = 256
+"""Parts of files that are fetched at a time."""
+_WAIT_LIMIT_S: Final = 120.0
+"""A read waits no longer for a part: the store gives its requests up before."""
+_LONG_WAIT_S: Final = 1.0
+_RETRY_PAUSE_S: Final = 1.0
+
+Range = tuple[bytes, bytes]
+"""Row keys from the first to before the second."""
+
+
+class Part(NamedTuple):
+    """A part of a file that a read has missed."""
+
+    file: PartialFile
+    hole: Hole
+
+
+@dataclass(frozen=True, slots=True)
+class TableParts:
+    """The parts of a table's files; its reads get them here, in any thread. Implements `Holes`."""
+
+    hydration: "Hydration"
+    files: Mapping[str, PartialFile]
+    """By their names in the table."""
+
+    def of(self, holes: Iterable[Hole]) -> list[Part]:
+        return [Part(self.files[hole.file], hole) for hole in holes]
+
+    def fill(self, holes: Sequence[Hole], ahead: int) -> None:
+        missing = [part for part in self.of(holes) if not part.file.is_whole]
+        if missing:
+            self.hydration.wait_for(missing, ahead)
+
+    def damage(self, hole: Hole, found: str) -> CorruptObjectError | None:
+        file = self.files[hole.file]
+        return None if file.is_whole else file.damage(found)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableHydration:
+    """A table that serves, and what of it is missing."""
+
+    table: HydratingTable
+    parts: TableParts
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    """All files are here."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether reads meet no hole any more."""
+        return self.arrived.is_set()
+
+    async def whole(self) -> None:
+        """Return when the table is whole."""
+        await self.arrived.wait()
+
+    async def ensure(self, keys: list[bytes], ranges: Sequence[Range] = (), rows: int = 1) -> None:
+        """Fetch what is missing to read these keys, and the first rows of these ranges of keys.
+
+        Waits while the store does not answer. Raises what reads raise.
+        """
+        hydration, filled = self.parts.hydration, set[Hole]()
+        while not self.is_whole and (keys or ranges):
+            keys, ranges, holes = await hydration.effects.offload.run(
+                self.table.missing, keys, ranges, rows
+            )
+            for hole in filled.intersection(holes):
+                if damage := self.parts.damage(hole, f"a bad part at {hole.offset}"):
+                    raise damage
+            filled.update(holes)
+            await hydration.fetch(self.parts.of(holes))
+
+    def close(self) -> None:
+        """The table is closed: fetch nothing more for it alone."""
+        self.parts.hydration.arrivals.leave(self)
+
+
+@dataclass(slots=True)
+class Hydration:
+    """Fetches the files of all tables of a process that serve before they are whole."""
+
+    store: ObjectStore
+    """For whole files: it may have copies of them."""
+    origin: ObjectStore
+    """For parts of files."""
+    effects: Effects
+    progress: HydrationProgress
+    directory: Path
+    """For placeholders; absent before."""
+    concurrency: int
+    """Whole files that are fetched at a time."""
+    arrivals: Arrivals[PartialFile, TableHydration] = field(default_factory=Arrivals)
+    _files: dict[str, PartialFile] = field(default_factory=dict)
+    """By object."""
+    _numbers: "count[int]" = field(default_factory=count)
+    _fetching: dict[tuple[PartialFile, int | None], "asyncio.Task[None]"] = field(
+        default_factory=dict
+    )
+    _tasks: SharedTasks = field(default_factory=SharedTasks)
+    _parts: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_PARTS_AT_ONCE))
+    _aside: Aside = field(init=False)
+    _apart: ObjectStore | None = None
+    """The origin for the event loop aside; None until it is needed."""
+    _is_away: bool = False
+    """The store has not answered last."""
+
+    def __post_init__(self) -> None:
+        self._aside = self.effects.aside(self.effects)
+
+    async def open(self, descriptor: Descriptor, serve: Serve, directory: Path) -> TableHydration:
+        """Open a table in a directory, which is absent, before its files are here."""
+        files = await self._placed(descriptor.shared)
+        run = self.effects.offload.run
+        await run(_lay_out, descriptor.private, list(files.items()), directory)
+        parts, has_tails = TableParts(self, files), await self._tails(files.values())
+        table = await self.effects.offload.run_to_end(serve, directory, parts, has_tails)
+        if self.progress.started is None:
+            self.progress.started = self.effects.clock.monotonic()
+        served = TableHydration(table, parts)
+        if files:
+            self.arrivals.add(served, files.values())
+        else:
+            await self._whole(served)
+        return served
+
+    async def _placed(self, objects: Iterable[TableObject]) -> dict[str, PartialFile]:
+        """The files of a table by name; those that no other table has yet get placeholders."""
+        files: dict[str, PartialFile] = {}
+        new: list[PartialFile] = []
+        for table_object in objects:
+            file = self._files.get(table_object.object)
+            if file is None:
+                path = self.directory / str(next(self._numbers))
+                file = self._files[table_object.object] = PartialFile(table_object, path)
+                new.append(file)
+            files[table_object.name] = file
+        size = sum(file.object.size for file in new)
+        await self.effects.offload.run_to_end(self._make_placeholders, new, size)
+        self.progress.total_bytes += size
+        return files
+
+    def _make_placeholders(self, files: Sequence[PartialFile], size: int) -> None:
+        with failures(self.directory):
+            self.directory.mkdir(parents=True, exist_ok=True)
+        missing = self.progress.total_bytes - self.progress.bytes
+        check_room(self.directory, missing + size)
+        for file in files:
+            make_placeholder(file.path, file.object.size)
+
+    async def _tails(self, files: Iterable[PartialFile]) -> bool:
+        """Begin to fetch the tails of files; whether all are here in `TAILS_S`."""
+        fetches = [self._start(file, None, self._fetch_tail(file)) for file in files]
+        if not fetches:
+            return True
+        arrived = asyncio.Event()
+        waiting = asyncio.gather(*map(self._tasks.wait, fetches))
+        waiting.add_done_callback(lambda _: arrived.set())
+        try:
+            await wait_for(arrived, self.effects.clock, TAILS_S)
+            if waiting.done():
+                waiting.result()
+            return waiting.done()
+        finally:
+            waiting.cancel()
+
+    async def _fetch_tail(self, file: PartialFile) -> None:
+        async with self._parts:
+            await self._patiently(partial(file.read_tail, self.origin))
+
+    async def _fetch_part(self, file: PartialFile, offset: int, length: int) -> None:
+        async with self._parts:
+            await self._patiently(partial(file.read_part, self.origin, offset, length))
+            self.progress.blocks += 1
+
+    def _start(
+        self, file: PartialFile, offset: int | None, fetch: Coroutine[Any, Any, None]
+    ) -> "asyncio.Task[None]":
+        """The task that fetches a part of a file, one for all who wait for it."""
+        running = self._fetching.get((file, offset))
+        if running is not None:
+            fetch.close()
+            return running
+        task = self._fetching[file, offset] = self._tasks.start(fetch)
+        task.add_done_callback(lambda _: self._fetching.pop((file, offset), None))
+        return task
+
+    async def fetch(self, parts: Sequence[Part]) -> None:
+        """Fetch parts of files side by side."""
+        self.arrivals.asked(Counter(file for file, _ in parts))
+        await together(map(self._fetched, parts))
+
+    async def _fetched(self, part: Part) -> None:
+        file, (_, offset, length) = part
+        fetch = self._fetch_tail(file) if offset is None else self._fetch_part(file, offset, length)
+        await self._tasks.wait(self._start(file, offset, fetch))
+
+    def wait_for(self, parts: Sequence[Part], ahead: int) -> None:
+        """Fetch parts while the calling thread waits; raises what the store raises."""
+        progress, now = self.progress, self.effects.clock.monotonic
+        started = now()
+        try:
+            self._aside.run(lambda: self._read_apart(parts, ahead), _WAIT_LIMIT_S)
+        except TimeoutError as cause:
+            raise StoreUnreachableError(
+                f"object {parts[0][0].object.object}",
+                expected="an answer of the store",
+                found=f"none in {_WAIT_LIMIT_S:g} s",
+                action="find out why the store does not answer, then restart the job",
+            ) from cause
+        waited_s = now() - started
+        progress.waits += 1
+        progress.waited_s += waited_s
+        progress.blocks += len(parts)
+        if waited_s > _LONG_WAIT_S:
+            name = parts[0][0].object.object
+            Event.READ_WAITED.log(logger, object=name, waited_s=waited_s)
+
+    async def _read_apart(self, parts: Sequence[Part], ahead: int) -> None:
+        """In the event loop aside."""
+        if self._apart is None:
+            self._apart = self.origin.apart(self._aside.effects)
+        reads: list[Coroutine[Any, Any, None]] = []
+        for file, (_, offset, length) in parts:
+            if offset is None:
+                reads.append(file.read_tail(self._apart))
+            else:
+                reads.append(file.read_part(self._apart, offset, max(length, ahead)))
+        await together(reads, _PARTS_AT_ONCE)
+
+    async def run(self) -> None:
+        """Fetch all files, until all tables are whole; raises the first damage."""
+        if self.arrivals.is_complete:
+            return
+        # Reads need all of a file's tail, and little of the rest.
+        tails = [task for (_, offset), task in self._fetching.items() if offset is None]
+        await together(map(self._tasks.wait, tails))
+        await together([self._fetch_files() for _ in range(self.concurrency)])
+        started, progress = self.progress.started, self.progress
+        assert started is not None
+        progress.seconds = self.effects.clock.monotonic() - started
+        self._aside.close()
+        Event.TABLES_WHOLE.log(
+            logger,
+            bytes=progress.bytes,
+            seconds=progress.seconds,
+            blocks=progress.blocks,
+            waits=progress.waits,
+            waited_s=progress.waited_s,
+        )
+
+    async def _fetch_files(self) -> None:
+        while (file := self.arrivals.next()) is not None:
+            await self._patiently(partial(file.read_whole, self.store, self.effects))
+            self.progress.bytes += file.object.size
+            await self.effects.offload.run(file.path.unlink, True)
+            for served in self.arrivals.arrived(file):
+                await self._whole(served)
+
+    async def _whole(self, served: TableHydration) -> None:
+        await self.effects.offload.run_to_end(served.table.whole)
+        served.arrived.set()
+
+    async def _patiently(self, read: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Read from the store, again and again while it does not answer."""
+        while True:
+            try:
+                await read()
+            except StoreUnreachableError as error:
+                if not self._is_away:
+                    Event.TABLES_WAIT.log(logger, error=error)
+                self._is_away = True
+            else:
+                self._is_away = False
+                return
+            await self.effects.clock.sleep(_RETRY_PAUSE_S)
+
+    async def close(self) -> None:
+        """End what is under way."""
+        await self._tasks.close()
+        self._aside.close()
+
+
+def _lay_out(
+    private: Mapping[str, bytes], files: Sequence[tuple[str, PartialFile]], directory: Path
+) -> None:
+    with failures(directory):
+        directory.mkdir(parents=True)
+        for name, data in private.items():
+            (directory / name).write_bytes(data)
+        for name, file in files:
+            os.link(file.path, directory / name)
