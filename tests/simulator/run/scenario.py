@@ -315,6 +315,7 @@ def _make_settings(rng: Random, scenario: Scenario, plan: JobPlan, work_dir: Pat
             concurrency=rng.choice((1, 8)),
             read_ahead_bytes=rng.choice((200, 1 << 20)),
             replay_bytes=rng.choice((200, 1 << 20)),
+            whole_bytes=0,
         ),
         rocksdb=_SMALL_BLOCKS if scenario.begins_early else RocksDBConfig(),
     )
