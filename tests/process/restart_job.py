@@ -152,7 +152,7 @@ async def main(start: Start) -> None:
         work_dir=Path(start.work),
         checkpoint=CheckpointConfig(interval=0.1, idle_interval=0.0),
         materialize=MaterializeConfig(interval=0.7),
-        restore=RestoreConfig(begin=start.begin),
+        restore=RestoreConfig(begin=start.begin, whole_bytes=0),
         # Many small blocks and files.
         rocksdb=RocksDBConfig(
             write_buffer_bytes=128 << 10, block_bytes=512, target_file_bytes=64 << 10

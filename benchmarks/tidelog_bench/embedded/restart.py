@@ -9,12 +9,13 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Final
 
 from tidelog.checkpoint.config import CheckpointConfig
 from tidelog.effects import Effects
+from tidelog.library.event_loop import EventLoop
 from tidelog.runtime.checkpoints.completed import CheckpointMetrics
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.runner import JobRunner
@@ -27,9 +28,13 @@ from tidelog_bench.embedded.restart_state import (
     BUFFER,
     Keys,
     StateSize,
+    check_row,
+    key_of,
     numbers,
+    opened,
     records,
     rewrite,
+    value_of,
 )
 from tidelog_bench.embedded.run import meanwhile
 from tidelog_bench.experiment import Trial
@@ -64,6 +69,10 @@ class Output(Sink):
     def open(self, context: SinkContext) -> SinkWriter:
         return _Writer(self)
 
+    def add(self, count: int) -> None:
+        self.count += count
+        self.moments.append((CLOCK.monotonic(), self.count))
+
     def seconds_to(self, count: int, started: float) -> float:
         """From a moment until so many records were out."""
         return next(moment for moment, seen in self.moments if seen >= count) - started
@@ -96,8 +105,7 @@ class _Writer(SinkWriter):
     output: Output
 
     def write(self, records: Sequence[Any]) -> None:
-        self.output.count += len(records)
-        self.output.moments.append((CLOCK.monotonic(), self.output.count))
+        self.output.add(len(records))
 
 
 @dataclass(slots=True)
@@ -158,30 +166,65 @@ class _Run:
         return figures
 
 
-def restart(
-    trial: Trial, store: Path, work: Path, started: float
-) -> tuple[dict[str, float], list[int]]:
-    """Begin with the state of a store, as a process that was started at that moment; returns the
-    figures, and the records that were handled in each second.
-    """
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a restarted process says."""
+
+    figures: dict[str, float]
+    by_second: list[int]
+    """Records that were handled in each second."""
+
+
+def restart(trial: Trial, store: Path, work: Path, started: float) -> Measured:
+    """Begin with the state of a store, as a process that was started at that moment."""
+    if trial.read(StateSize).use == "program":
+        return _restart_program(trial, store, work, started)
     return asyncio.run(_restart(trial, store, work, started))
 
 
-async def _restart(
-    trial: Trial, store: Path, work: Path, started: float
-) -> tuple[dict[str, float], list[int]]:
-    size, restart = trial.read(StateSize), trial.read(Restart, begin=trial.variant)
-    effects, output = Effects(), Output()
-    link = ModelledStore(
-        LocalStore(store, effects), effects.clock, trial.read(LatencyProfile), own_loop=True
-    )
-    config = JobConfig(
+def _link_to(store: Path, trial: Trial, effects: Effects) -> ModelledStore:
+    """The store over the link of the trial, on a loop of its own."""
+    profile = trial.read(LatencyProfile)
+    return ModelledStore(LocalStore(store, effects), CLOCK, profile, own_loop=True)
+
+
+def _config(restart: Restart, work: Path) -> JobConfig:
+    return JobConfig(
         work_dir=work,
         checkpoint=CheckpointConfig(interval=restart.checkpoint_s, idle_interval=0.0),
         restore=RestoreConfig(begin=restart.begin),
     )
+
+
+def _restart_program(trial: Trial, store: Path, work: Path, started: float) -> Measured:
+    """Steps of a program, one after the other: each looks up a row and writes it again."""
+    size, restart = trial.read(StateSize), trial.read(Restart, begin=trial.variant)
+    event_loop, output = EventLoop(), Output()
+    link = _link_to(store, trial, event_loop.effects)
+    with opened(link, _config(restart, work), event_loop) as database:
+        for number in islice(numbers(restart.keys, size.rows, restart.seed), restart.records):
+            row = database.key(key_of(number)).rows
+            check_row(number, row.get())
+            row.set(value_of(number))
+            database.advance("numbers", number)
+            output.add(1)
+        figures = {
+            "first_output_s": output.seconds_to(1, started),
+            **{f"to_{count}_s": output.seconds_to(count, started) for count in _MARKS[:2]},
+            "peak_mb": tree_peak_mb(),
+            "requests": link.totals().all_requests,
+            "downloaded_mb": link.downloaded_bytes / 1e6,
+        }
+    return Measured(figures, output.by_second(started))
+
+
+async def _restart(trial: Trial, store: Path, work: Path, started: float) -> Measured:
+    size, restart = trial.read(StateSize), trial.read(Restart, begin=trial.variant)
+    effects, output = Effects(), Output()
+    link = _link_to(store, trial, effects)
     source = records(numbers(restart.keys, size.rows, restart.seed))
-    run = _Run(JobRunner(rewrite(source, output), link, config, effects), output, restart)
+    job = rewrite(source, output)
+    run = _Run(JobRunner(job, link, _config(restart, work), effects), output, restart)
     with closing(effects.offload):
         async with meanwhile(run.runner.run()):
             await run.watch()
@@ -189,4 +232,4 @@ async def _restart(
                 "requests": link.totals().all_requests,
                 "downloaded_mb": link.downloaded_bytes / 1e6,
             }
-    return figures, output.by_second(started)
+    return Measured(figures, output.by_second(started))

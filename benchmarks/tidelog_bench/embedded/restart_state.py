@@ -13,7 +13,7 @@ import shutil
 from array import array
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal
@@ -21,6 +21,11 @@ from typing import Final, Literal
 from tidelog.checkpoint.config import CheckpointConfig
 from tidelog.effects import Effects, cache_directory
 from tidelog.ids import SubtaskId
+from tidelog.library.database import Database
+from tidelog.library.event_loop import EventLoop
+from tidelog.library.state_job import StateJob
+from tidelog.library.states import ValueState
+from tidelog.library.steps import Steps
 from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.runtime.config import DEFAULT_KEY_GROUPS, JobConfig
 from tidelog.runtime.graph import Job
@@ -28,6 +33,7 @@ from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.sink import Sink
 from tidelog.state.key_groups import encode_key, key_group
 from tidelog.storage.local import LocalStore
+from tidelog.storage.port import ObjectStore
 from tidelog.table.port import Table
 from tidelog_bench.embedded.jobs import ListSource, NullSink
 from tidelog_bench.embedded.restore import log_after_table
@@ -51,7 +57,9 @@ _WRITTEN_ROWS: Final = 1 << 14
 _UPDATED: Final = 1 / 13
 """Share of the rows that are written again, so that the files are of several levels."""
 _OPERATOR: Final = "rows"
+_STATE: Final = {_OPERATOR: ValueState(bytes)}
 _NEVER_S: Final = 1e6
+_RARELY_S: Final = 30.0
 _CHECKPOINT_S: Final = 0.2
 
 
@@ -62,15 +70,21 @@ class StateSize:
     state_gb: float
     log_changes: int
     """Changes after the table."""
+    use: Literal["job", "program"] = "job"
+    """Who has the state: a job, or a program with a loop of its own."""
 
     @property
     def rows(self) -> int:
         return int(self.state_gb * 1e9 / _ROW_BYTES)
 
+    @property
+    def name(self) -> str:
+        return f"{self.use}-{self.state_gb}-gb-{self.log_changes}"
+
     def directory(self) -> Path:
         """The store of such a state, in the cache of the user; made by the first call."""
         code = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
-        states, name = cache_directory() / "bench-restart", f"{self.state_gb}-gb-{self.log_changes}"
+        states, name = cache_directory() / "bench-restart", self.name
         directory = states / f"{name}-{code}"
         if not directory.exists():
             # Those of earlier code, and one whose making was interrupted.
@@ -78,7 +92,8 @@ class StateSize:
                 shutil.rmtree(old, ignore_errors=True)
             room = states / f"{name}-making"
             room.mkdir(parents=True)
-            _make(self, room)
+            made_by = {"job": _make, "program": _make_by_program}
+            made_by[self.use](self, room)
             (room / "store").rename(directory)
             shutil.rmtree(room)
         return directory
@@ -128,11 +143,15 @@ def rewrite(read: Callable[[int], list[Record]], sink: Sink) -> Job:
 
 
 def _checked(rows: list[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
-    """The rows; raises ValueError for one that was absent, or is another."""
     for key, value in rows:
-        if value != value_of(int(key[1:])):
-            raise ValueError(f"the row of {key} is {value!r}")
+        check_row(int(key[1:]), value)
     return rows
+
+
+def check_row(number: int, value: bytes | None) -> None:
+    """Raise ValueError for a row that was absent, or is another."""
+    if value != value_of(number):
+        raise ValueError(f"the row of {key_of(number)} is {value!r}")
 
 
 def _make(size: StateSize, room: Path) -> None:
@@ -186,14 +205,50 @@ async def _fill(runner: JobRunner, rows: int) -> None:
 
 def _load(table: Table, state: int, rows: int) -> None:
     """Put all rows into a table: in the order of their keys, and then some again at random."""
+    for chunk in _chunks(_in_order(rows), _LOADED_ROWS):
+        table.load(*_columns(chunk, state))
+    for chunk in _chunks(_again(rows), _WRITTEN_ROWS):
+        table.write(*_columns(chunk, state))
+
+
+def _in_order(rows: int) -> Iterator[int]:
+    """The numbers of all rows, in the order of their keys in a table."""
     groups = [array("I") for _ in range(DEFAULT_KEY_GROUPS)]
     for number in range(rows):
         groups[_group(number)].append(number)
-    for chunk in _chunks(itertools.chain.from_iterable(groups), _LOADED_ROWS):
-        table.load(*_columns(chunk, state))
-    again = itertools.islice(numbers("uniform", rows, seed=1), int(rows * _UPDATED))
-    for chunk in _chunks(again, _WRITTEN_ROWS):
-        table.write(*_columns(chunk, state))
+    return itertools.chain.from_iterable(groups)
+
+
+def _again(rows: int) -> Iterator[int]:
+    return itertools.islice(numbers("uniform", rows, seed=1), int(rows * _UPDATED))
+
+
+def opened(store: ObjectStore, config: JobConfig, event_loop: EventLoop) -> Database:
+    """What `tidelog.open` returns, on any store."""
+    job = StateJob(store, _STATE, "database", config, event_loop, Steps)
+    event_loop.ask(job.start())
+    return Database(job, event_loop.close)
+
+
+def _make_by_program(size: StateSize, room: Path) -> None:
+    """Leave the store of such a state of a program."""
+    rarely = CheckpointConfig(interval=_RARELY_S)
+    filling = JobConfig(work_dir=room / "work", changelog=False, checkpoint=rarely)
+    logging = replace(
+        filling,
+        changelog=True,
+        materialize=MaterializeConfig(interval=_NEVER_S, replay_target=_NEVER_S),
+    )
+    logged = itertools.islice(numbers("uniform", size.rows, seed=2), size.log_changes)
+    rows = itertools.chain(_in_order(size.rows), _again(size.rows))
+    for config, written in ((filling, rows), (logging, logged)):
+        event_loop = EventLoop()
+        store = LocalStore(room / "store", event_loop.effects)
+        with opened(store, config, event_loop) as database:
+            for chunk in _chunks(written, _WRITTEN_ROWS):
+                values = [(key_of(number), value_of(number)) for number in chunk]
+                database.apply(_OPERATOR, values, partition="made", position=chunk[-1])
+            database.checkpoint()
 
 
 def _chunks(drawn: Iterable[int], size: int) -> Iterator[list[int]]:

@@ -38,18 +38,23 @@ _STATES: Final = {
     Size.STANDARD: (_SMALL, _LARGE),
     Size.FULL: (_SMALL, _LARGE, _LARGEST),
 }
+_STEPS: Final = 8_192
 _MADE_S_PER_GB: Final = 45.0
 
 
 def cells(size: Size) -> Sequence[Cell]:
-    """Uniform keys, and keys of Zipf's distribution, by size of the state."""
+    """Uniform keys, and keys of Zipf's distribution, by size of the state; and a program that has a
+    loop of its own.
+    """
     found = []
     for state in _STATES[size]:
         gb, records = state["state_gb"], state["warm_records"] + state["records"]
         expected_s = 1.5 + gb * 1e3 / _LINK["mb_per_s"] + records / 70_000
         for keys in ("uniform", "zipf"):
-            settings = _LINK | state | {"keys": keys}
+            settings = _LINK | state | {"use": "job", "keys": keys}
             found.append(Cell(settings, (WHOLE, AT_ONCE), expected_s, gb * _MADE_S_PER_GB / 2))
+        steps = {"use": "program", "keys": "uniform", "warm_records": 0, "records": _STEPS}
+        found.append(Cell(_LINK | state | steps, (WHOLE, AT_ONCE), expected_s, gb * _MADE_S_PER_GB))
     return found
 
 
@@ -59,10 +64,10 @@ def measure(trial: Trial) -> Reading:
     store, work = trial.directory / "store", trial.directory / "work"
     shutil.copytree(made, store, copy_function=_link)
     started = CLOCK.monotonic()
-    figures, by_second = in_child(restart, trial, store, work, started)
+    measured = in_child(restart, trial, store, work, started)
     left = sum(1 for path in work.rglob("*") if path.is_file()) if work.exists() else 0
     more = {"left_files": left, "left_mb": size_mb(work)}
-    return Reading(figures | more, {"records_by_second": by_second})
+    return Reading(measured.figures | more, {"records_by_second": measured.by_second})
 
 
 def _link(source: str, target: str) -> None:

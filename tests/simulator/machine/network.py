@@ -19,6 +19,7 @@ from tests.support.faults import ForwardingStore
 from tidelog.errors import TidelogError
 from tidelog.storage.errors import object_at, store_unreachable
 from tidelog.storage.memory import MemoryStore
+from tidelog.storage.object_names import TABLES
 
 T = TypeVar("T")
 
@@ -92,6 +93,18 @@ class StoreClient(ForwardingStore):
         super().__init__(network.truth)
         self._network = network
         self._process = process
+
+    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        data = await super().get(name, start, length)
+        weather, rng = self._network.weather, self._process.rng
+        rate = 0.0 if weather.calm or not name.startswith(TABLES) else weather.scenario.damages
+        if not rate or not data or rng.random() >= rate:
+            return data
+        self._process.damaged = True
+        self._network.trace.add(self._process.name, "a bit of it is changed")
+        position = rng.randrange(len(data))
+        changed = bytes((data[position] ^ 1 << rng.randrange(8),))
+        return data[:position] + changed + data[position + 1 :]
 
     async def _call(self, operation: str, name: str, effect: Callable[[], Awaitable[T]]) -> T:
         self._process.check_alive()

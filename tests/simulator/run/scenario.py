@@ -21,6 +21,7 @@ from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.runtime.config import JobConfig, UnalignedConfig
 from tidelog.state.config import FlushConfig, RestoreConfig
 from tidelog.storage.retry_policy import RetryPolicy
+from tidelog.table.rocksdb_options import RocksDBConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,13 @@ class Scenario:
     """Virtual seconds until all faults stop."""
     rocksdb: bool = False
     """Tables in RocksDB; without it in memory."""
+    begins_early: float = 0.0
+    """Share of incarnations that handle records before their tables are here; these are in small
+    blocks and files."""
+    damages: float = 0.0
+    """A part of a table's file arrives with a bit changed."""
+    full_disks: float = 0.0
+    """A part of a table's file cannot be written, for the disk is full."""
 
 
 _FAULTS: Final = Scenario("", "", requests=0.03, crash=0.4, supersede=0.3)
@@ -154,6 +162,19 @@ _ALL: Final = (
         local_copies=0.3,
     ),
     replace(_FAULTS, name="rocksdb", about="everything, over RocksDB tables", rocksdb=True),
+    replace(
+        _FAULTS,
+        name="hydration",
+        about="incarnations that handle records while their tables arrive, slow, damaged or never",
+        rocksdb=True,
+        begins_early=0.8,
+        crash=0.6,
+        rescale=0.4,
+        damages=0.01,
+        full_disks=0.005,
+        local_copies=0.2,
+        savepoints=0.2,
+    ),
     Scenario(
         "held",
         "processes stand still at any step, also of their start, and go on beside a successor",
@@ -233,6 +254,9 @@ CHANGELOG: Final = 0.8
 RETRY: Final = RetryPolicy(
     attempt_timeout=1.0, hedge_after=0.25, first_backoff=0.02, max_backoff=0.4, deadline=3.0
 )
+_SMALL_BLOCKS: Final = RocksDBConfig(
+    block_bytes=256, target_file_bytes=64 << 10, write_buffer_bytes=64 << 10, level0_files=3
+)
 _NEVER: Final = 10**9
 
 
@@ -291,5 +315,7 @@ def _make_settings(rng: Random, scenario: Scenario, plan: JobPlan, work_dir: Pat
             concurrency=rng.choice((1, 8)),
             read_ahead_bytes=rng.choice((200, 1 << 20)),
             replay_bytes=rng.choice((200, 1 << 20)),
+            whole_bytes=0,
         ),
+        rocksdb=_SMALL_BLOCKS if scenario.begins_early else RocksDBConfig(),
     )
