@@ -25,8 +25,6 @@ _FOOTER: Final = re.compile(
 )
 _TRAILER_BYTES: Final = 5
 """After each block: its compression and its checksum; the error's size is without them."""
-_LARGE_PART: Final = 4 << 10
-"""A smaller part is written in one step."""
 _SPARE_BYTES: Final = 64 << 20
 """Room of the disk beside the files of the tables, for what the job itself writes."""
 
@@ -88,10 +86,10 @@ def make_placeholder(path: Path, size: int) -> None:
 def write_part(path: Path, offset: int, data: bytes) -> None:
     """Write a part of a placeholder; what was there already stays the same, as files never change.
 
-    The end of a large part comes last: RocksDB opens a file only with a footer, and then reads what
-    the footer names.
+    The end of a part comes last: RocksDB opens a file only with a footer, and then reads what the
+    footer names.
     """
-    body = len(data) - FOOTER_BYTES if len(data) > _LARGE_PART else len(data)
+    body = max(0, len(data) - FOOTER_BYTES)
     with failures(path.parent):
         file = os.open(path, os.O_WRONLY)
         try:

@@ -1,26 +1,18 @@
 """A table whose files are holes answers as one that is whole; what is damaged is never a value."""
 
-import shutil
 from pathlib import Path
 from typing import cast
 
 import pytest
+from hypothesis.stateful import run_state_machine_as_test
 
 from tests.property.profiles import looking
 from tests.unit.table.conformance import (
     SMALL_BUFFERS,
     TableConformance,
-    lay_out,
-    many_rows,
-    put,
-    rows,
 )
 from tests.unit.table.served import LocalHoles, ServingFactory
 from tests.unit.table.test_model import TableMachine
-from hypothesis.stateful import run_state_machine_as_test
-
-from tidelog.errors import CorruptObjectError
-from tidelog.table.holes import Hole, hole_of, make_placeholder
 from tidelog.table.hydrating import HydratingTable
 from tidelog.table.port import Freeze
 from tidelog.table.rocksdb import RocksTable
