@@ -139,9 +139,6 @@ class Hydration:
     """Fetches the files of all tables of a process that serve before they are whole."""
 
     store: ObjectStore
-    """For whole files: it may have copies of them."""
-    origin: ObjectStore
-    """For parts of files."""
     effects: Effects
     progress: HydrationProgress
     directory: Path
@@ -159,7 +156,7 @@ class Hydration:
     _permits: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_PARTS_AT_ONCE))
     _aside: Aside = field(init=False)
     _apart: ObjectStore | None = None
-    """The origin for the event loop aside; None until it is needed."""
+    """The store for the event loop aside; None until it is needed."""
     _checks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_CHECKED_AT_ONCE))
     _finished: asyncio.Event = field(default_factory=asyncio.Event)
     _is_away: bool = False
@@ -220,7 +217,7 @@ class Hydration:
 
     async def _fetch_part(self, part: Part) -> None:
         async with self._permits:
-            await self._patiently(partial(part.read, self.origin))
+            await self._patiently(partial(part.read, self.store))
         self.progress.blocks += part.offset is not None
 
     def _start(self, part: Part) -> "asyncio.Task[None]":
@@ -253,7 +250,7 @@ class Hydration:
             first = self._fetching.get(part)
             if first is not None and part not in self._hedged:
                 self._hedged.add(part)
-                second = self._tasks.start(part.read(self.origin))
+                second = self._tasks.start(part.read(self.store))
                 second.add_done_callback(partial(self._answered, part, first))
 
     def _answered(
@@ -287,7 +284,7 @@ class Hydration:
     async def _read_apart(self, parts: Sequence[Part], ahead: int) -> None:
         """In the event loop aside."""
         if self._apart is None:
-            self._apart = self.origin.apart(self._aside.effects)
+            self._apart = self.store.apart(self._aside.effects)
         await together([part.read(self._apart, ahead) for part in parts], _PARTS_AT_ONCE)
 
     async def whole(self) -> None:
