@@ -297,11 +297,12 @@ class Hydration:
         tails = [task for part, task in self._fetching.items() if part.offset is None]
         await together(map(self._tasks.wait, tails))
         await together([self._fetch_files() for _ in range(self.concurrency)])
-        started, progress = self.progress.started, self.progress
-        assert started is not None
-        progress.seconds = self.effects.clock.monotonic() - started
         self._aside.close()
         self._finished.set()
+        progress = self.progress
+        if progress.started is None:
+            return  # all tables are made of others, which were loaded whole
+        progress.seconds = self.effects.clock.monotonic() - progress.started
         Event.TABLES_WHOLE.log(
             logger,
             bytes=progress.bytes,
