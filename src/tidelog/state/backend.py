@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from tidelog.changelog.block import SealedBlock, seal_metadata
+from tidelog.changelog.block import seal_metadata
 from tidelog.changelog.cadence import FLUSH_LEAD_S, Cadence
 from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.row_memory import RowAccount, RowMemory
@@ -29,7 +29,7 @@ from tidelog.ids import SeqNo
 from tidelog.state.config import FlushConfig
 from tidelog.state.event_time import EventTime
 from tidelog.state.key_groups import KeyGroupRange, encode_key, key_group
-from tidelog.state.recovery.reads import FIRST_ROWS, KeyReads
+from tidelog.state.log import ChangeSink
 from tidelog.state.registry import StateRegistry
 from tidelog.state.ttl import TtlSweep
 from tidelog.table.port import Table
@@ -60,14 +60,6 @@ MAX_BATCH_BYTES = 8 << 20
 """A flush of more than this is several batches: table and log copy each as a whole."""
 
 
-class ChangeSink(Protocol):
-    """Where flushed changes go besides the table: the log, or nowhere when it is off."""
-
-    def submit(self, batch: ChangeBatch) -> None: ...
-
-    def submit_metadata(self, block: SealedBlock) -> None: ...
-
-
 @dataclass(slots=True)
 class FlushMetrics:
     """Counters since the start."""
@@ -93,8 +85,7 @@ class KeyedBackend:
     cadence: Cadence | None = None
     """When checkpoints come; None: they come without notice."""
     config: FlushConfig = field(default_factory=FlushConfig)
-    memory: RowMemory = field(default_factory=RowMemory)
-    """What the rows of all subtasks may take."""
+    memory: RowMemory = field(default_factory=RowMemory)  # that the rows of all subtasks take
     hydration: "TableHydration | None" = None
     """What of the table is missing; None: it has been whole from the beginning."""
     seqno: SeqNo = _NO_CHANGE
@@ -170,29 +161,6 @@ class KeyedBackend:
     def is_whole(self) -> bool:
         """Whether reads of the table never wait for parts of its files."""
         return self.hydration is None or self.hydration.is_whole
-
-    async def fetch(self, group_keys: list[bytes], rows: list[bytes] | None) -> None:
-        """Fetch what is missing to handle records of these keys, given after their key groups.
-
-        `rows` are the keys of the rows that are read for them; None: what the states tell.
-        """
-        assert self.hydration is not None
-        reads = self._key_reads()
-        keys, ranges = (
-            ([row for row in rows if not self.buffer.has(row)], [])
-            if rows is not None
-            else reads.of(group_keys, self.buffer.has)
-        )
-        await self.hydration.ensure(keys, ranges, FIRST_ROWS)
-
-    async def fetch_timers(self) -> None:
-        """Fetch what is missing for the first look at the timers."""
-        assert self.hydration is not None
-        _, ranges = self._key_reads().of_timers(self.owned.encoded())
-        await self.hydration.ensure([], ranges)
-
-    def _key_reads(self) -> KeyReads:
-        return KeyReads(self.registry.infos())
 
     def rows_bytes(self) -> int:
         """About how much memory the rows take that are buffered, dirty or cached."""

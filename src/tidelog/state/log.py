@@ -7,6 +7,7 @@ logs of checkpoints tell the history without a gap, whenever tables are uploaded
 """
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import msgspec
 
@@ -58,6 +59,14 @@ class Base(msgspec.Struct, frozen=True):
     def changes(self) -> int:
         """Changes that were inherited as log: a restore replays them too."""
         return sum(layer.seqno - layer.upto for layer in self.inherited)
+
+
+class ChangeSink(Protocol):
+    """Where flushed changes go besides the table: the log, or nowhere when it is off."""
+
+    def submit(self, batch: ChangeBatch) -> None: ...
+
+    def submit_metadata(self, block: SealedBlock) -> None: ...
 
 
 @dataclass(slots=True)

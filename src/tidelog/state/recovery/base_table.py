@@ -33,7 +33,7 @@ from tidelog.storage.port import ObjectStore
 from tidelog.table.failures import failures
 from tidelog.table.memory import MemoryTableFactory
 from tidelog.table.port import Table, TableFactory
-from tidelog.table.rocksdb import RocksTableFactory
+from tidelog.table.rocksdb_factory import RocksTableFactory
 from tidelog.table.rocksdb_options import RocksDBConfig
 
 if TYPE_CHECKING:
