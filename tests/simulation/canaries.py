@@ -36,7 +36,9 @@ from tidelog.runtime.tasks.split_reading import SplitReading
 from tidelog.runtime.tasks.stream_task import StreamTask
 from tidelog.runtime.tasks.watermarks import LeastWatermark
 from tidelog.state.event_time import MAX_WATERMARK, EventTime
+from tidelog.state.recovery.hydration import TableHydration
 from tidelog.state.schema.types import KnownTypes
+from tidelog.table.hydrating import HydratingTable
 
 
 def log_cut_one_change_too_early(patch: pytest.MonkeyPatch) -> None:
@@ -257,3 +259,32 @@ def a_savepoint_does_not_look_at_what_it_names(patch: pytest.MonkeyPatch) -> Non
 
     patch.setattr(StoredObjects, "look", nothing)
     patch.setattr(StoredObjects, "lacking", nothing)
+
+
+def a_row_that_has_not_arrived_is_absent(patch: pytest.MonkeyPatch) -> None:
+    """A read that meets a hole in a table's file takes it for the end of what is there."""
+
+    def impatient(self: HydratingTable, key: bytes) -> bytes | None:
+        try:
+            return self._db.get(key)  # type: ignore[return-value]
+        except Exception:
+            return None
+
+    def impatient_many(self: HydratingTable, keys: Sequence[bytes]) -> list[bytes | None]:
+        return [impatient(self, key) for key in keys]
+
+    async def nothing(self: TableHydration, *_: object, **__: object) -> None:
+        """Nothing is fetched before a buffer."""
+
+    patch.setattr(HydratingTable, "get", impatient)
+    patch.setattr(HydratingTable, "get_many", impatient_many)
+    patch.setattr(TableHydration, "ensure", nothing)
+
+
+def a_table_with_holes_is_uploaded(patch: pytest.MonkeyPatch) -> None:
+    """Nothing waits until all files of a table are here."""
+
+    async def at_once(self: TableHydration) -> None:
+        """Return although files are missing."""
+
+    patch.setattr(TableHydration, "whole", at_once)

@@ -95,8 +95,10 @@ class StoreClient(ForwardingStore):
         self._process = process
 
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        data = await super().get(name, start, length)
         weather, rng = self._network.weather, self._process.rng
+        if weather.scenario.file_s and start == 0 and name.startswith(TABLES):
+            await asyncio.sleep(rng.random() * weather.scenario.file_s)
+        data = await super().get(name, start, length)
         rate = 0.0 if weather.calm or not name.startswith(TABLES) else weather.scenario.damages
         if not rate or not data or rng.random() >= rate:
             return data

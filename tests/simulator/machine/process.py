@@ -20,6 +20,8 @@ from tests.simulator.machine.loop import OWNER, VirtualLoop, run_virtual
 from tidelog import StoreUnreachableError
 from tidelog.concurrency import to_end
 from tidelog.effects import Effects, InlineOffload
+from tidelog.state.recovery import partial_file
+from tidelog.table.sst_tail import FOOTER_BYTES
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -106,9 +108,11 @@ def work(seconds: float) -> None:
 
 
 @contextmanager
-def disks_that_fill() -> Iterator[None]:
-    """Parts of files go to disks that may be full, as the processes say that write them."""
-    write = os.pwrite
+def small_files() -> Iterator[None]:
+    """Tables of a few rows arrive in as many parts as large ones, on disks that may be full, as the
+    processes say that write them.
+    """
+    write, least_bytes = os.pwrite, partial_file.TAIL_MINIMUM
 
     def write_or_fail(file: int, data: Any, offset: int) -> int:
         process = OWNER.get()
@@ -118,11 +122,11 @@ def disks_that_fill() -> Iterator[None]:
             raise OSError(errno.ENOSPC, "the disk is full (simulated)")
         return write(file, data, offset)
 
-    os.pwrite = write_or_fail
+    os.pwrite, partial_file.TAIL_MINIMUM = write_or_fail, FOOTER_BYTES  # type: ignore[misc]
     try:
         yield
     finally:
-        os.pwrite = write
+        os.pwrite, partial_file.TAIL_MINIMUM = write, least_bytes  # type: ignore[misc]
 
 
 class SimulatedThreads(InlineOffload):

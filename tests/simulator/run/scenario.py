@@ -75,6 +75,8 @@ class Scenario:
     begins_early: float = 0.0
     """Share of incarnations that handle records before their tables are here; these are in small
     blocks and files."""
+    file_s: float = 0.0
+    """Virtual seconds that the whole of a table's file takes at most, besides its request."""
     damages: float = 0.0
     """A part of a table's file arrives with a bit changed."""
     full_disks: float = 0.0
@@ -168,7 +170,9 @@ _ALL: Final = (
         about="incarnations that handle records while their tables arrive, slow, damaged or never",
         rocksdb=True,
         begins_early=0.8,
-        crash=0.6,
+        file_s=0.9,
+        chaos_s=12.0,
+        crash=0.7,
         rescale=0.4,
         damages=0.01,
         full_disks=0.005,
@@ -255,7 +259,7 @@ RETRY: Final = RetryPolicy(
     attempt_timeout=1.0, hedge_after=0.25, first_backoff=0.02, max_backoff=0.4, deadline=3.0
 )
 _SMALL_BLOCKS: Final = RocksDBConfig(
-    block_bytes=256, target_file_bytes=64 << 10, write_buffer_bytes=64 << 10, level0_files=3
+    block_bytes=256, target_file_bytes=64 << 10, write_buffer_bytes=64 << 10
 )
 _NEVER: Final = 10**9
 
@@ -295,7 +299,7 @@ def _make_settings(rng: Random, scenario: Scenario, plan: JobPlan, work_dir: Pat
             concurrency=rng.choice((1, 2, 4)),
         ),
         materialize=MaterializeConfig(
-            interval=rng.choice((0.7, 2.0, 5.0)),
+            interval=rng.choice((0.3, 0.7) if scenario.begins_early else (0.7, 2.0, 5.0)),
             log_factor=rng.choice((1.0, 4.0)),
             min_log_bytes=rng.choice((500, 100_000)),
             tolerable_failures=_NEVER,
