@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, Protocol
 
 from tidelog.errors import CorruptObjectError, StoreFullError
 from tidelog.table.failures import failures
+from tidelog.table.sst_tail import FOOTER_BYTES
 
 _BLOCK: Final = re.compile(
     r"^Corruption: block checksum mismatch: .*/(\d+\.sst) offset (\d+) size (\d+)"
@@ -24,6 +25,8 @@ _FOOTER: Final = re.compile(
 )
 _TRAILER_BYTES: Final = 5
 """After each block: its compression and its checksum; the error's size is without them."""
+_LARGE_PART: Final = 4 << 10
+"""A smaller part is written in one step."""
 _SPARE_BYTES: Final = 64 << 20
 """Room of the disk beside the files of the tables, for what the job itself writes."""
 
@@ -85,15 +88,20 @@ def make_placeholder(path: Path, size: int) -> None:
 def write_part(path: Path, offset: int, data: bytes) -> None:
     """Write a part of a placeholder; what was there already stays the same, as files never change.
 
-    The last bytes come last: RocksDB opens a file only with a footer, and then reads what the
-    footer names.
+    The end of a large part comes last: RocksDB opens a file only with a footer, and then reads what
+    the footer names.
     """
+    body = len(data) - FOOTER_BYTES if len(data) > _LARGE_PART else len(data)
     with failures(path.parent):
         file = os.open(path, os.O_WRONLY)
         try:
-            view = memoryview(data)
-            while view:
-                written = os.pwrite(file, view, offset)
-                view, offset = view[written:], offset + written
+            _write(file, offset, memoryview(data)[:body])
+            _write(file, offset + body, memoryview(data)[body:])
         finally:
             os.close(file)
+
+
+def _write(file: int, offset: int, data: memoryview) -> None:
+    while data:
+        written = os.pwrite(file, data, offset)
+        data, offset = data[written:], offset + written

@@ -19,7 +19,6 @@ from tidelog.runtime.channels.messages import (
     EndOfChannel,
     EndOfData,
     Idleness,
-    KeyedBatch,
     LatencyMarker,
     Message,
     Splits,
@@ -30,6 +29,7 @@ from tidelog.runtime.operators.event_time import Origin
 from tidelog.runtime.operators.turn import PAUSE
 from tidelog.runtime.tasks.alignment import Aligned, Alignment
 from tidelog.runtime.tasks.firing import FiringPass
+from tidelog.runtime.tasks.row_fetches import RowFetches
 from tidelog.runtime.tasks.task import Task
 from tidelog.runtime.tasks.task_checkpoints import TaskParts
 from tidelog.runtime.tasks.watermarks import (
@@ -78,8 +78,8 @@ class StreamTask(Task):
         self._firing: FiringPass | None = None
         self._ticks_next = False
         """Processing time passed while timers of a watermark fired, or those of a moment."""
-        self._hydrates = parts.backend.hydration is not None
-        """Parts of the table may be yet to be fetched."""
+        self._row_fetches = None if parts.backend.is_whole else RowFetches(parts)
+        """Fetches what buffers need of the table; None: it is whole."""
         self._tracks_origins = parts.chain.event_time is not None or parts.output.announces_splits
         self._follow_origins(OriginChanges([origin for _, origin in self._origins.unannounced]))
         gate.deliver_while(lambda: parts.output.available)
@@ -94,8 +94,8 @@ class StreamTask(Task):
         work, events = self.parts.output.work, 0
         work.standstills.begin()
         try:
-            if self._hydrates:
-                await self.parts.backend.fetch_timers()
+            if self._row_fetches is not None:
+                await self._row_fetches.timers()
             await self._resume()
             while not (self._leaving and len(self._exited_channels) == len(self.gate.channels)):
                 received = await self._next()
@@ -136,6 +136,8 @@ class StreamTask(Task):
     async def _stop(self) -> None:
         if self._reminder is not None:
             self._reminder.cancel()
+        if self._row_fetches is not None:
+            await self._row_fetches.close()
         await super()._stop()
 
     async def _next(self) -> tuple[int, Message] | Barrier | None:
@@ -185,8 +187,8 @@ class StreamTask(Task):
         match message:
             case Batch():
                 await self._memory_free()
-                if self._hydrates and isinstance(message, KeyedBatch):
-                    await self._fetch_rows(message)
+                if self._row_fetches is not None:
+                    self._row_fetches = await self._row_fetches.for_batch(message, self.gate)
                 self.records_in += len(message.records)
                 origin = self._origins.current(channel)
                 if self._tracks_origins:  # for own watermarks and for downstream tasks
@@ -222,14 +224,6 @@ class StreamTask(Task):
                 decision = self._alignment.ended(channel, self._now())
                 if self._newest is not None:
                     await self._follow(decision, self._newest)
-
-    async def _fetch_rows(self, batch: KeyedBatch) -> None:
-        """Wait for what a buffer reads of a table that is not whole yet."""
-        parts = self.parts
-        self._hydrates = not parts.backend.is_whole
-        if self._hydrates:
-            with parts.output.work.waiting():
-                await parts.backend.fetch(batch.group_keys, parts.chain.rows_read(batch))
 
     def _newest_of(self, barrier: Barrier) -> Barrier:
         """The newer one of this barrier and the newest so far, which decisions are about."""

@@ -40,8 +40,14 @@ logger = logging.getLogger(__name__)
 TAILS_S: Final = 0.5
 """So long a start waits for the tails of all files. With them RocksDB opens each file once and for
 good; without, it opens those that are read first, and a look-up in them takes a little longer."""
+_CHECKED_AT_ONCE: Final = 2
+"""Files that are checked and written at a time: others need threads of the pool, too."""
 _PARTS_AT_ONCE: Final = 256
 """Parts of files that are fetched at a time."""
+_SLOW_S: Final = 0.15
+"""A part that takes longer is asked for a second time, ..."""
+_MANY: Final = 20
+"""... if no more than one of so many of a buffer is: else the link or the machine is slow."""
 _WAIT_LIMIT_S: Final = 120.0
 """A read waits no longer for a part: the store gives its requests up before."""
 _LONG_WAIT_S: Final = 1.0
@@ -55,7 +61,16 @@ class Part(NamedTuple):
     """A part of a file that a read has missed."""
 
     file: PartialFile
-    hole: Hole
+    offset: int | None
+    """None: the tail of the file."""
+    length: int
+
+    async def read(self, store: ObjectStore, ahead: int = 0) -> None:
+        """Fetch and write it, with at least `ahead` bytes from its beginning on."""
+        if self.offset is None:
+            await self.file.read_tail(store)
+        else:
+            await self.file.read_part(store, self.offset, max(self.length, ahead))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +82,7 @@ class TableParts:
     """By their names in the table."""
 
     def of(self, holes: Iterable[Hole]) -> list[Part]:
-        return [Part(self.files[hole.file], hole) for hole in holes]
+        return [Part(self.files[name], offset, length) for name, offset, length in holes]
 
     def fill(self, holes: Sequence[Hole], ahead: int) -> None:
         missing = [part for part in self.of(holes) if not part.file.is_whole]
@@ -104,7 +119,8 @@ class TableHydration:
         """
         hydration, filled = self.parts.hydration, set[Hole]()
         while not self.is_whole and (keys or ranges):
-            keys, ranges, holes = await hydration.effects.offload.run(
+            # In a thread of its own: those of the pool check the files that arrive.
+            keys, ranges, holes = await hydration.effects.offload.wait(
                 self.table.missing, keys, ranges, rows
             )
             for hole in filled.intersection(holes):
@@ -136,14 +152,15 @@ class Hydration:
     _files: dict[str, PartialFile] = field(default_factory=dict)
     """By object."""
     _numbers: "count[int]" = field(default_factory=count)
-    _fetching: dict[tuple[PartialFile, int | None], "asyncio.Task[None]"] = field(
-        default_factory=dict
-    )
+    _fetching: dict[Part, "asyncio.Task[None]"] = field(default_factory=dict)
+    _hedged: set[Part] = field(default_factory=set)
+    """Parts of those that are asked for a second time."""
     _tasks: SharedTasks = field(default_factory=SharedTasks)
-    _parts: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_PARTS_AT_ONCE))
+    _permits: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_PARTS_AT_ONCE))
     _aside: Aside = field(init=False)
     _apart: ObjectStore | None = None
     """The origin for the event loop aside; None until it is needed."""
+    _checks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_CHECKED_AT_ONCE))
     _is_away: bool = False
     """The store has not answered last."""
 
@@ -192,7 +209,7 @@ class Hydration:
 
     async def _tails(self, files: Iterable[PartialFile]) -> bool:
         """Begin to fetch the tails of files; whether all are here in `TAILS_S`."""
-        fetches = [self._start(file, None, self._fetch_tail(file)) for file in files]
+        fetches = [self._start(Part(file, None, 0)) for file in files]
         if not fetches:
             return True
         arrived = asyncio.Event()
@@ -206,36 +223,50 @@ class Hydration:
         finally:
             waiting.cancel()
 
-    async def _fetch_tail(self, file: PartialFile) -> None:
-        async with self._parts:
-            await self._patiently(partial(file.read_tail, self.origin))
+    async def _fetch_part(self, part: Part) -> None:
+        async with self._permits:
+            await self._patiently(partial(part.read, self.origin))
+        self.progress.blocks += part.offset is not None
 
-    async def _fetch_part(self, file: PartialFile, offset: int, length: int) -> None:
-        async with self._parts:
-            await self._patiently(partial(file.read_part, self.origin, offset, length))
-            self.progress.blocks += 1
-
-    def _start(
-        self, file: PartialFile, offset: int | None, fetch: Coroutine[Any, Any, None]
-    ) -> "asyncio.Task[None]":
+    def _start(self, part: Part) -> "asyncio.Task[None]":
         """The task that fetches a part of a file, one for all who wait for it."""
-        running = self._fetching.get((file, offset))
+        running = self._fetching.get(part)
         if running is not None:
-            fetch.close()
             return running
-        task = self._fetching[file, offset] = self._tasks.start(fetch)
-        task.add_done_callback(lambda _: self._fetching.pop((file, offset), None))
+        task = self._fetching[part] = self._tasks.start(self._fetch_part(part))
+        task.add_done_callback(lambda _: self._fetching.pop(part, None))
         return task
 
     async def fetch(self, parts: Sequence[Part]) -> None:
         """Fetch parts of files side by side."""
-        self.arrivals.asked(Counter(file for file, _ in parts))
-        await together(map(self._fetched, parts))
+        if not parts:
+            return
+        self.arrivals.asked(Counter(part.file for part in parts))
+        tasks = list(map(self._start, parts))
+        late: set[asyncio.Task[None]] = set(tasks)
+        while late:
+            _, late = await asyncio.wait(late, timeout=_SLOW_S)
+            if late and len(late) * _MANY <= len(parts) + _MANY:
+                self._hedge([part for part, task in zip(parts, tasks, strict=True) if task in late])
+        for task in tasks:
+            if not task.cancelled():
+                task.result()
 
-    async def _fetched(self, part: Part) -> None:
-        file, (_, offset, length) = part
-        fetch = self._fetch_tail(file) if offset is None else self._fetch_part(file, offset, length)
-        await self._tasks.wait(self._start(file, offset, fetch))
+    def _hedge(self, parts: Sequence[Part]) -> None:
+        """Ask once more for parts that are slow: of hundreds of requests one is, and all wait."""
+        for part in parts:
+            first = self._fetching.get(part)
+            if first is not None and part not in self._hedged:
+                self._hedged.add(part)
+                second = self._tasks.start(part.read(self.origin))
+                second.add_done_callback(partial(self._answered, part, first))
+
+    def _answered(
+        self, part: Part, first: "asyncio.Task[None]", second: "asyncio.Task[None]"
+    ) -> None:
+        self._hedged.discard(part)
+        if not second.cancelled() and second.exception() is None:
+            first.cancel()
 
     def wait_for(self, parts: Sequence[Part], ahead: int) -> None:
         """Fetch parts while the calling thread waits; raises what the store raises."""
@@ -245,7 +276,7 @@ class Hydration:
             self._aside.run(lambda: self._read_apart(parts, ahead), _WAIT_LIMIT_S)
         except TimeoutError as cause:
             raise StoreUnreachableError(
-                f"object {parts[0][0].object.object}",
+                f"object {parts[0].file.object.object}",
                 expected="an answer of the store",
                 found=f"none in {_WAIT_LIMIT_S:g} s",
                 action="find out why the store does not answer, then restart the job",
@@ -255,27 +286,21 @@ class Hydration:
         progress.waited_s += waited_s
         progress.blocks += len(parts)
         if waited_s > _LONG_WAIT_S:
-            name = parts[0][0].object.object
+            name = parts[0].file.object.object
             Event.READ_WAITED.log(logger, object=name, waited_s=waited_s)
 
     async def _read_apart(self, parts: Sequence[Part], ahead: int) -> None:
         """In the event loop aside."""
         if self._apart is None:
             self._apart = self.origin.apart(self._aside.effects)
-        reads: list[Coroutine[Any, Any, None]] = []
-        for file, (_, offset, length) in parts:
-            if offset is None:
-                reads.append(file.read_tail(self._apart))
-            else:
-                reads.append(file.read_part(self._apart, offset, max(length, ahead)))
-        await together(reads, _PARTS_AT_ONCE)
+        await together([part.read(self._apart, ahead) for part in parts], _PARTS_AT_ONCE)
 
     async def run(self) -> None:
         """Fetch all files, until all tables are whole; raises the first damage."""
         if self.arrivals.is_complete:
             return
         # Reads need all of a file's tail, and little of the rest.
-        tails = [task for (_, offset), task in self._fetching.items() if offset is None]
+        tails = [task for part, task in self._fetching.items() if part.offset is None]
         await together(map(self._tasks.wait, tails))
         await together([self._fetch_files() for _ in range(self.concurrency)])
         started, progress = self.progress.started, self.progress
@@ -293,11 +318,16 @@ class Hydration:
 
     async def _fetch_files(self) -> None:
         while (file := self.arrivals.next()) is not None:
-            await self._patiently(partial(file.read_whole, self.store, self.effects))
+            await self._patiently(partial(self._fetch_whole, file))
             self.progress.bytes += file.object.size
             await self.effects.offload.run(file.path.unlink, True)
             for served in self.arrivals.arrived(file):
                 await self._whole(served)
+
+    async def _fetch_whole(self, file: PartialFile) -> None:
+        data = await file.content(self.store)
+        async with self._checks:
+            await self.effects.offload.run_to_end(file.complete, data)
 
     async def _whole(self, served: TableHydration) -> None:
         await self.effects.offload.run_to_end(served.table.whole)

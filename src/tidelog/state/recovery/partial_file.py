@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.checkpoint.manifest import TableObject
-from tidelog.effects import Effects
 from tidelog.errors import (
     OLDER_CHECKPOINT,
     CorruptObjectError,
@@ -20,7 +19,7 @@ from tidelog.errors import (
 )
 from tidelog.storage.port import ObjectStore
 from tidelog.table.holes import write_part
-from tidelog.table.sst_tail import FOOTER_BYTES, tail_start
+from tidelog.table.sst_tail import tail_start
 
 _TAIL_SHARE: Final = 40
 """One of so many bytes of a file is fetched as its tail at first; the rest, if there is, then."""
@@ -59,22 +58,19 @@ class PartialFile:
             length = min(length, self.object.size - offset)
             self._write(offset, await self._get(store, offset, length))
 
-    async def read_whole(self, store: ObjectStore, effects: Effects) -> None:
-        """Fetch and check all of it; raises CorruptObjectError."""
-        data = await self._get(store, 0, self.object.size)
-        await effects.offload.run_to_end(self._complete, data)
-        self.has_tail = self.is_whole = True
+    async def content(self, store: ObjectStore) -> bytes:
+        """All of it, not checked yet."""
+        return await self._get(store, 0, self.object.size)
 
-    def _complete(self, data: bytes) -> None:
+    def complete(self, data: bytes) -> None:
+        """Check all of it and write it; raises CorruptObjectError."""
         self.object.check(data, OLDER_CHECKPOINT)
         self._write(0, data)
+        self.has_tail = self.is_whole = True
 
     def _write(self, offset: int, data: bytes) -> None:
-        """Write a part; its last bytes come last, for RocksDB reads what a footer names."""
-        body = max(0, len(data) - FOOTER_BYTES)
         try:
-            write_part(self.path, offset, data[:body])
-            write_part(self.path, offset + body, data[body:])
+            write_part(self.path, offset, data)
         except StorageError:
             # Another thread may have completed the file meanwhile, whose placeholder goes then.
             if not self.is_whole:

@@ -1,0 +1,52 @@
+"""Rows for buffers that wait, fetched while the table is not whole: in the order of the buffers.
+
+Invariant: a buffer is handled when what it reads is here, as far as that is known before; what of
+its rows is not known waits as it is read.
+"""
+
+import asyncio
+
+from tidelog.concurrency import SharedTasks
+from tidelog.runtime.channels.gate import Gate
+from tidelog.runtime.channels.messages import Batch, KeyedBatch
+from tidelog.runtime.tasks.task_checkpoints import TaskParts
+
+
+class RowFetches:
+    """The fetches for the buffers of one task."""
+
+    def __init__(self, parts: TaskParts) -> None:
+        self._parts = parts
+        self._tasks = SharedTasks()
+        self._begun: dict[int, tuple[KeyedBatch, asyncio.Task[None]]] = {}
+        """By the identity of a buffer, which cannot be another's as long as it is here."""
+
+    async def timers(self) -> None:
+        """Fetch the timers that are due first."""
+        await self._parts.backend.fetch_timers()
+
+    async def for_batch(self, batch: Batch, gate: Gate) -> "RowFetches | None":
+        """Return when the rows of a buffer are here; those of buffers that wait are on their way.
+
+        None: the table is whole, and nothing more is to be fetched. Raises what reads raise.
+        """
+        if self._parts.backend.is_whole:
+            await self.close()
+            return None
+        if isinstance(batch, KeyedBatch):
+            for upcoming in (batch, *gate.waiting_batches()):
+                if id(upcoming) not in self._begun:
+                    task = self._tasks.start(self._fetch(upcoming))
+                    self._begun[id(upcoming)] = upcoming, task
+            _, task = self._begun.pop(id(batch))
+            with self._parts.output.work.waiting():
+                await self._tasks.wait(task)
+        return self
+
+    async def close(self) -> None:
+        """Give up what is on its way."""
+        self._begun.clear()
+        await self._tasks.close()
+
+    async def _fetch(self, batch: KeyedBatch) -> None:
+        await self._parts.backend.fetch(batch.group_keys, self._parts.chain.rows_read(batch))
