@@ -202,7 +202,9 @@ def _restart_program(trial: Trial, store: Path, work: Path, started: float) -> M
     event_loop, output = EventLoop(), Output()
     link = _link_to(store, trial, event_loop.effects)
     with opened(link, _config(restart, work), event_loop) as database:
-        for number in islice(numbers(restart.keys, size.rows, restart.seed), restart.records):
+        for number in islice(
+            numbers(restart.keys, size.rows, f"read {restart.seed}"), restart.records
+        ):
             row = database.key(key_of(number)).rows
             check_row(number, row.get())
             row.set(value_of(number))
@@ -222,7 +224,7 @@ async def _restart(trial: Trial, store: Path, work: Path, started: float) -> Mea
     size, restart = trial.read(StateSize), trial.read(Restart, begin=trial.variant)
     effects, output = Effects(), Output()
     link = _link_to(store, trial, effects)
-    source = records(numbers(restart.keys, size.rows, restart.seed))
+    source = records(numbers(restart.keys, size.rows, f"read {restart.seed}"))
     job = rewrite(source, output)
     run = _Run(JobRunner(job, link, _config(restart, work), effects), output, restart)
     with closing(effects.offload):

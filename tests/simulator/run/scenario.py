@@ -14,7 +14,7 @@ from tests.simulator.jobs.event_time import latecomers, server_logs
 from tests.simulator.jobs.evolution import evolving
 from tests.simulator.jobs.fixed import shop, visits, with_rules
 from tests.simulator.jobs.joins import joins
-from tests.simulator.jobs.plan import JobPlan, lifecycle, make_plan, relay
+from tests.simulator.jobs.plan import JobPlan, lifecycle, make_plan, relay, wide
 from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.config import CheckpointConfig
 from tidelog.materialize.schedule import MaterializeConfig
@@ -178,6 +178,7 @@ _ALL: Final = (
         full_disks=0.005,
         local_copies=0.2,
         savepoints=0.2,
+        jobs=wide,
     ),
     Scenario(
         "held",
@@ -299,7 +300,7 @@ def _make_settings(rng: Random, scenario: Scenario, plan: JobPlan, work_dir: Pat
             concurrency=rng.choice((1, 2, 4)),
         ),
         materialize=MaterializeConfig(
-            interval=rng.choice((0.3, 0.7) if scenario.begins_early else (0.7, 2.0, 5.0)),
+            interval=rng.choice((0.1, 0.4) if scenario.begins_early else (0.7, 2.0, 5.0)),
             log_factor=rng.choice((1.0, 4.0)),
             min_log_bytes=rng.choice((500, 100_000)),
             tolerable_failures=_NEVER,
