@@ -76,7 +76,7 @@ class Scenario:
     """Share of incarnations that handle records before their tables are here; these are in small
     blocks and files."""
     file_s: float = 0.0
-    """Virtual seconds that the whole of a table's file takes at most, besides its request."""
+    """Virtual seconds until the whole of a table's file arrives at such an incarnation, at most."""
     damages: float = 0.0
     """A part of a table's file arrives with a bit changed."""
     full_disks: float = 0.0
@@ -170,7 +170,7 @@ _ALL: Final = (
         about="incarnations that handle records while their tables arrive, slow, damaged or never",
         rocksdb=True,
         begins_early=0.8,
-        file_s=0.9,
+        file_s=8.0,
         chaos_s=12.0,
         crash=0.7,
         rescale=0.4,
