@@ -25,10 +25,8 @@ _FOOTER: Final = re.compile(
 )
 _TRAILER_BYTES: Final = 5
 """After each block: its compression and its checksum; the error's size is without them."""
-_LARGE_PART: Final = 4 << 10
-"""A smaller part is written in one step."""
-_SPARE_BYTES: Final = 64 << 20
-"""Room of the disk beside the files of the tables, for what the job itself writes."""
+_SPARE_SHARE: Final = 16
+"""What the job itself writes needs room for one of so many bytes of the tables' files."""
 
 
 class Hole(NamedTuple):
@@ -69,11 +67,11 @@ def hole_of(error: BaseException) -> Hole | None:
 
 def check_room(directory: Path, size: int) -> None:
     """Raise StoreFullError when so many bytes of table files would not fit below a directory."""
-    free = shutil.disk_usage(directory).free
-    if free < size + _SPARE_BYTES:
+    free, spare = shutil.disk_usage(directory).free, size // _SPARE_SHARE
+    if free < size + spare:
         raise StoreFullError(
             f"work directory {directory}",
-            expected=f"{size} bytes for the files of the tables, and {_SPARE_BYTES} beside them",
+            expected=f"{size} bytes for the files of the tables, and {spare} beside them",
             found=f"{free} bytes free",
             action="free disk space or move the work directory, then restart the job",
         )
@@ -88,10 +86,10 @@ def make_placeholder(path: Path, size: int) -> None:
 def write_part(path: Path, offset: int, data: bytes) -> None:
     """Write a part of a placeholder; what was there already stays the same, as files never change.
 
-    The end of a large part comes last: RocksDB opens a file only with a footer, and then reads what
-    the footer names.
+    The end of a part comes last: RocksDB opens a file only with a footer, and then reads what the
+    footer names.
     """
-    body = len(data) - FOOTER_BYTES if len(data) > _LARGE_PART else len(data)
+    body = max(0, len(data) - FOOTER_BYTES)
     with failures(path.parent):
         file = os.open(path, os.O_WRONLY)
         try:

@@ -165,7 +165,6 @@ class SubtaskStates:
 
             self.hydration = Hydration(
                 start.objects,
-                start.store,
                 start.effects,
                 self.progress.hydration,
                 start.directory / "placeholders",

@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 
 from tidelog.checkpoint.manifest import Descriptor, TableObject
 from tidelog.concurrency import SharedTasks, together
-from tidelog.effects import Aside, Effects, wait_for
+from tidelog.effects import Aside, Effects
 from tidelog.errors import CorruptObjectError, StoreUnreachableError
 from tidelog.events import Event
 from tidelog.state.recovery.arrivals import Arrivals
@@ -139,9 +139,6 @@ class Hydration:
     """Fetches the files of all tables of a process that serve before they are whole."""
 
     store: ObjectStore
-    """For whole files: it may have copies of them."""
-    origin: ObjectStore
-    """For parts of files."""
     effects: Effects
     progress: HydrationProgress
     directory: Path
@@ -159,8 +156,9 @@ class Hydration:
     _permits: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_PARTS_AT_ONCE))
     _aside: Aside = field(init=False)
     _apart: ObjectStore | None = None
-    """The origin for the event loop aside; None until it is needed."""
+    """The store for the event loop aside; None until it is needed."""
     _checks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_CHECKED_AT_ONCE))
+    _finished: asyncio.Event = field(default_factory=asyncio.Event)
     _is_away: bool = False
     """The store has not answered last."""
 
@@ -210,22 +208,16 @@ class Hydration:
     async def _tails(self, files: Iterable[PartialFile]) -> bool:
         """Begin to fetch the tails of files; whether all are here in `TAILS_S`."""
         fetches = [self._start(Part(file, None, 0)) for file in files]
-        if not fetches:
-            return True
-        arrived = asyncio.Event()
-        waiting = asyncio.gather(*map(self._tasks.wait, fetches))
-        waiting.add_done_callback(lambda _: arrived.set())
-        try:
-            await wait_for(arrived, self.effects.clock, TAILS_S)
-            if waiting.done():
-                waiting.result()
-            return waiting.done()
-        finally:
-            waiting.cancel()
+        late: set[asyncio.Task[None]] = set()
+        if fetches:
+            here, late = await asyncio.wait(fetches, timeout=TAILS_S)
+            for fetch in here:
+                fetch.result()
+        return not late
 
     async def _fetch_part(self, part: Part) -> None:
         async with self._permits:
-            await self._patiently(partial(part.read, self.origin))
+            await self._patiently(partial(part.read, self.store))
         self.progress.blocks += part.offset is not None
 
     def _start(self, part: Part) -> "asyncio.Task[None]":
@@ -258,7 +250,7 @@ class Hydration:
             first = self._fetching.get(part)
             if first is not None and part not in self._hedged:
                 self._hedged.add(part)
-                second = self._tasks.start(part.read(self.origin))
+                second = self._tasks.start(part.read(self.store))
                 second.add_done_callback(partial(self._answered, part, first))
 
     def _answered(
@@ -292,21 +284,25 @@ class Hydration:
     async def _read_apart(self, parts: Sequence[Part], ahead: int) -> None:
         """In the event loop aside."""
         if self._apart is None:
-            self._apart = self.origin.apart(self._aside.effects)
+            self._apart = self.store.apart(self._aside.effects)
         await together([part.read(self._apart, ahead) for part in parts], _PARTS_AT_ONCE)
+
+    async def whole(self) -> None:
+        """Return when all tables are whole."""
+        await self._finished.wait()
 
     async def run(self) -> None:
         """Fetch all files, until all tables are whole; raises the first damage."""
-        if self.arrivals.is_complete:
-            return
         # Reads need all of a file's tail, and little of the rest.
         tails = [task for part, task in self._fetching.items() if part.offset is None]
         await together(map(self._tasks.wait, tails))
         await together([self._fetch_files() for _ in range(self.concurrency)])
-        started, progress = self.progress.started, self.progress
-        assert started is not None
-        progress.seconds = self.effects.clock.monotonic() - started
         self._aside.close()
+        self._finished.set()
+        progress = self.progress
+        if progress.started is None:
+            return  # all tables are made of others, which were loaded whole
+        progress.seconds = self.effects.clock.monotonic() - progress.started
         Event.TABLES_WHOLE.log(
             logger,
             bytes=progress.bytes,
