@@ -2,13 +2,14 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 import pytest
 
-from tidelog import Checkpoint, FencedError
+from tidelog import Checkpoint, CorruptObjectError, FencedError
 from tidelog.changelog.chain import SubtaskLogChain
 from tidelog.changelog.uploader import Uploader
 from tidelog.checkpoint.garbage_collector import Collector
@@ -38,7 +39,9 @@ from tidelog.runtime.tasks.watermarks import LeastWatermark
 from tidelog.state.event_time import MAX_WATERMARK, EventTime
 from tidelog.state.recovery.hydration import TableHydration
 from tidelog.state.schema.types import KnownTypes
+from tidelog.table.frame import Row
 from tidelog.table.hydrating import HydratingTable
+from tidelog.table.rocksdb import RocksTable
 
 
 def log_cut_one_change_too_early(patch: pytest.MonkeyPatch) -> None:
@@ -281,10 +284,11 @@ def a_row_that_has_not_arrived_is_absent(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TableHydration, "ensure", nothing)
 
 
-def a_table_with_holes_is_uploaded(patch: pytest.MonkeyPatch) -> None:
-    """Nothing waits until all files of a table are here."""
+def a_scan_ends_where_a_row_has_not_arrived(patch: pytest.MonkeyPatch) -> None:
+    """A scan that meets a hole in a table's file gives the rows before it."""
 
-    async def at_once(self: TableHydration) -> None:
-        """Return although files are missing."""
+    def scan(self: HydratingTable, lower: bytes, upper: bytes | None) -> Iterator[Row]:
+        with suppress(CorruptObjectError):
+            yield from RocksTable.scan(self, lower, upper)
 
-    patch.setattr(TableHydration, "whole", at_once)
+    patch.setattr(HydratingTable, "scan", scan)

@@ -36,6 +36,7 @@ from tidelog.storage.local import LocalStore
 from tidelog.storage.port import ObjectStore
 from tidelog.table.port import Table
 from tidelog_bench.embedded.jobs import ListSource, NullSink
+from tidelog_bench.embedded.meter import CLOCK
 from tidelog_bench.embedded.restore import log_after_table
 from tidelog_bench.embedded.run import meanwhile, until
 
@@ -121,12 +122,23 @@ def numbers(keys: Keys, rows: int, seed: str) -> Iterator[int]:
         yield int((1 + draw() * factor) ** power) * 7919 % rows
 
 
-def records(drawn: Iterator[int], limit: int | None = None) -> Callable[[int], list[Record]]:
-    """What a source reads: records of such rows, at most so many in all, and then none."""
+def records(
+    drawn: Iterator[int], limit: int | None = None, rate: float | None = None
+) -> Callable[[int], list[Record]]:
+    """What a source reads: records of such rows, at most so many in all, and then none; with a rate
+    as many as became due since it was read first.
+    """
     left = drawn if limit is None else itertools.islice(drawn, limit)
+    began, count = 0.0, 0
 
     def read(position: int) -> list[Record]:
-        return [(key_of(number), number) for number in itertools.islice(left, BUFFER)]
+        nonlocal began, count
+        size = BUFFER
+        if rate is not None:
+            began = began or CLOCK.monotonic()
+            size = min(BUFFER, int((CLOCK.monotonic() - began) * rate) - count)
+            count += size
+        return [(key_of(number), number) for number in itertools.islice(left, size)]
 
     return read
 
