@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from tidelog.changelog.block import SealedBlock, seal_metadata
+from tidelog.changelog.block import seal_metadata
 from tidelog.changelog.cadence import FLUSH_LEAD_S, Cadence
 from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.row_memory import RowAccount, RowMemory
@@ -29,6 +29,7 @@ from tidelog.ids import SeqNo
 from tidelog.state.config import FlushConfig
 from tidelog.state.event_time import EventTime
 from tidelog.state.key_groups import KeyGroupRange, encode_key, key_group
+from tidelog.state.log import ChangeSink
 from tidelog.state.recovery.reads import FIRST_ROWS, KeyReads
 from tidelog.state.registry import StateRegistry
 from tidelog.state.ttl import TtlSweep
@@ -58,14 +59,6 @@ _PIECE_AGE: Final = 1 / 4
 """Share of `flush.max_age` before which changed rows are not flushed early."""
 MAX_BATCH_BYTES = 8 << 20
 """A flush of more than this is several batches: table and log copy each as a whole."""
-
-
-class ChangeSink(Protocol):
-    """Where flushed changes go besides the table: the log, or nowhere when it is off."""
-
-    def submit(self, batch: ChangeBatch) -> None: ...
-
-    def submit_metadata(self, block: SealedBlock) -> None: ...
 
 
 @dataclass(slots=True)
@@ -276,10 +269,19 @@ class KeyedBackend:
         surplus = 0 if limit is None else cached - limit
         return max(surplus, self.memory.surplus(cached))
 
-    def release(self) -> Iterator[None]:
-        """Free the memory of all rows for good, step by step: the subtask has ended."""
+    def release(self) -> None:
+        """The subtask has ended: its rows are free to go when others need the memory."""
+        self._account.shed = self._drop
+
+    def _drop(self) -> Iterator[None]:
+        """Free the memory of all rows for good, step by step."""
         while self.buffer.release():
+            self._account.holds(self.rows_bytes())
             yield
+        self._account.close()
+
+    def close(self) -> None:
+        """The job has ended: what is left of the rows goes with it, and counts no more."""
         self._account.close()
 
     def flush(self, *, settle: bool = True) -> None:

@@ -7,6 +7,7 @@ logs of checkpoints tell the history without a gap, whenever tables are uploaded
 """
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import msgspec
 
@@ -19,6 +20,14 @@ from tidelog.checkpoint.retention import layer_objects
 from tidelog.ids import SeqNo
 
 _NO_CHANGE = SeqNo(0)
+
+
+class ChangeSink(Protocol):
+    """Where flushed changes go besides the table: the log, or nowhere when it is off."""
+
+    def submit(self, batch: ChangeBatch) -> None: ...
+
+    def submit_metadata(self, block: SealedBlock) -> None: ...
 
 
 class NoLog:
