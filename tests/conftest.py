@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tests.support import postgres
     from tests.wire.proxy import Behaviour
     from tests.wire.servers import CloudServer, S3Server
+    from tidelog.storage.config import S3Client
 
 # Imported within: only tests that use a server pay for its libraries.
 
@@ -69,6 +70,14 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     wanted = pyfuncitem._fixtureinfo.argnames
     asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in wanted}))
     return True
+
+
+@pytest.fixture(params=["obstore", "s3fs"])
+def s3_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> "S3Client":
+    """Each client of S3 in turn, chosen by the environment."""
+    name: S3Client = request.param
+    monkeypatch.setenv("TIDELOG__STORAGE__S3__CLIENT", name)
+    return name
 
 
 @pytest.fixture

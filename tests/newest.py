@@ -15,7 +15,7 @@ from typing import Final
 from packaging.utils import canonicalize_name
 
 ROOT: Final = Path(__file__).parents[1]
-EXTRAS: Final = "s3,az,gs,encryption,metrics,kafka,parquet,iceberg,postgres,plots,spark"
+EXTRAS: Final = "s3,s3fs,az,gs,encryption,metrics,kafka,parquet,iceberg,postgres,plots,spark"
 README: Final = (ROOT / "README.md").read_text()
 PYTHON: Final = ROOT / ".tools" / "newest" / "bin" / "python"
 SCHEDULE: Final = ("-n", "4", "--dist", "worksteal", "--ignore=tests/spark")

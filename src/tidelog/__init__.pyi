@@ -114,6 +114,8 @@ from .state.processor import StatefulProcessor as StatefulProcessor
 from .state.processor import StatefulProcessorHandle as StatefulProcessorHandle
 from .state.processor import TimerValues as TimerValues
 from .state.schema.row import Row as Row
+from .storage.config import S3Config as S3Config
+from .storage.config import StorageConfig as StorageConfig
 from .storage.open import open_store as open_store
 from .storage.port import ObjectInfo as ObjectInfo
 from .storage.port import ObjectStore as ObjectStore

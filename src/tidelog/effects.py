@@ -8,7 +8,6 @@ import asyncio
 import os
 import random
 import selectors
-import sys
 import threading
 import time
 import weakref
@@ -22,6 +21,7 @@ from queue import SimpleQueue
 from typing import Any, ClassVar, Final, ParamSpec, Protocol, TypeVar, cast
 
 from tidelog.concurrency import Interruption, answer_of, to_end
+from tidelog.interrupt import flush_streams
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -319,9 +319,7 @@ def end_soon(code: int) -> None:
 
     def end() -> None:
         time.sleep(_LEAVE_S)
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):
-                stream.flush()
+        flush_streams()
         os._exit(code)
 
     daemon_thread(end, "tidelog-end")

@@ -16,8 +16,12 @@ from tidelog.runtime.config import JobConfig
 OPTIONS: Final[dict[str, Declared]] = {o.name: o for o in options_of(JobConfig)}
 """All options by name, in the order of the docs."""
 
-SECTIONS: Final = tuple(dict.fromkeys(o.path[0] for o in OPTIONS.values() if len(o.path) > 1))
-"""The parts of the configuration, which are tables in TOML."""
+SECTIONS: Final = tuple(
+    dict.fromkeys(
+        ".".join(o.path[:length]) for o in OPTIONS.values() for length in range(1, len(o.path))
+    )
+)
+"""The parts of the configuration and theirs, such as `storage.s3`, which are tables in TOML."""
 
 PREFIX: Final = "TIDELOG__"
 """What variables that set an option begin with; two underscores, so that none is taken for one
@@ -142,15 +146,24 @@ def load_config(
 
 
 def _built(effective: Sequence[Effective]) -> JobConfig:
-    parts: dict[str, dict[str, Any]] = {}
-    fields: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for option in effective:
-        *part, field = option.declared.path
-        (parts.setdefault(part[0], {}) if part else fields)[field] = option.value
-    default = JobConfig()
-    for section, values in parts.items():
-        fields[section] = type(getattr(default, section))(**values)
-    return JobConfig(**fields)
+        *sections, field = option.declared.path
+        part = values
+        for section in sections:
+            part = part.setdefault(section, {})
+        part[field] = option.value
+    config: JobConfig = _part(JobConfig(), values)
+    return config
+
+
+def _part(default: Any, values: Mapping[str, Any]) -> Any:
+    """A configuration of the type of `default`, or a part of one, with these values."""
+    fields = {}
+    for name, value in values.items():
+        is_section = isinstance(value, dict)
+        fields[name] = _part(getattr(default, name), value) if is_section else value
+    return type(default)(**fields)
 
 
 def _from_file(file: Path | None, problems: list[ConfigError]) -> Iterator[Setting]:
@@ -172,21 +185,27 @@ def _from_file(file: Path | None, problems: list[ConfigError]) -> Iterator[Setti
             )
         )
         return
-    for key, value in document.items():
-        if key in SECTIONS and isinstance(value, dict):
-            for inner, raw in value.items():
-                yield from _known(f"{key}.{inner}", raw, str(file), problems)
-        elif key in SECTIONS:
+    yield from _from_table(document, "", str(file), problems)
+
+
+def _from_table(
+    table: Mapping[str, object], prefix: str, file: str, problems: list[ConfigError]
+) -> Iterator[Setting]:
+    for key, value in table.items():
+        name = prefix + key
+        if name in SECTIONS and isinstance(value, dict):
+            yield from _from_table(value, f"{name}.", file, problems)
+        elif name in SECTIONS:
             problems.append(
                 ConfigError(
-                    f"{key} in {file}",
-                    expected=f"a table [{key}] with options",
+                    f"{name} in {file}",
+                    expected=f"a table [{name}] with options",
                     found=repr(value),
-                    action=f"`tidelog config explain {key}` lists its options",
+                    action=f"`tidelog config explain {name}` lists its options",
                 )
             )
         else:
-            yield from _known(key, value, str(file), problems)
+            yield from _known(name, value, file, problems)
 
 
 def _known(name: str, raw: object, origin: str, problems: list[ConfigError]) -> Iterator[Setting]:

@@ -1,11 +1,12 @@
 """The recipes of the cookbook do what they promise."""
 
-import asyncio
+import csv
 import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ from typing import Any
 import pytest
 
 from tests.first_jobs.programs import add_rows, rows_of, run
+from tests.process.harness import killed_at_last, started, tidelog, wait_until
 from tests.support.documentation import BLOCKS
-from tidelog import FileSink, Job, JobRunner, JsonLinesSource, open_store
+from tidelog import FileSink, Job, JsonLinesSource
 
 
 @pytest.fixture(autouse=True)
@@ -70,27 +72,34 @@ def test_a_nightly_job_adds_what_is_new(here: Path) -> None:
     nightly(here, {"nl": 17, "de": 17})
 
 
-def test_two_jobs_in_a_row_count_each_valid_order_once(here: Path) -> None:
-    rows = [*orders(1000), *({"country": "nl"} for _ in range(7))]
-    add_rows(here / "orders" / "all.jsonl", rows)
-    jobs = module_of("cookbook 2")
+def test_two_jobs_in_a_row_count_each_valid_order_once_though_both_are_killed(here: Path) -> None:
+    (here / "jobs.py").write_text(BLOCKS["cookbook 2"])
+    (here / "clean").mkdir()
+    for number in range(3):
+        counted = newest(here)
+        rows = [*orders(1000), *({"country": "nl"} for _ in range(7))]
+        add_rows(here / "orders" / f"{number}.jsonl", rows)
+        with both_jobs(here) as jobs:
+            wait_until(lambda counted=counted: newest(here) != counted, jobs["count"])
+            if number == 2:
+                wait_until(lambda: newest(here) == {"nl": 1500, "de": 1500}, jobs["count"])
+                for name, process in jobs.items():
+                    assert tidelog("stop", f"{name}-store", cwd=here).returncode == 0
+                    assert process.wait(60) == 0
+    assert len(rows_of(here / "clean")) == 3000
+    counts = [(row["country"], row["orders"]) for row in rows_of(here / "counts")]
+    assert len(set(counts)) == len(counts)
 
-    async def both() -> None:
-        runners = [
-            JobRunner(getattr(jobs, name), open_store(str(here / f"{name}-store")))
-            for name in ("clean", "count")
-        ]
-        (here / "clean").mkdir()
-        running = [asyncio.create_task(runner.run()) for runner in runners]
-        while newest(here) != {"nl": 500, "de": 500}:
-            for task in running:
-                assert not task.done(), task.result()
-            await asyncio.sleep(0.05)
-        for runner in runners:
-            await runner.stop()
-        await asyncio.gather(*running)
 
-    asyncio.run(asyncio.wait_for(both(), 120))
+@contextmanager
+def both_jobs(here: Path) -> Iterator[dict[str, "subprocess.Popen[str]"]]:
+    """Processes of both jobs, killed at the end if they still run."""
+    with ExitStack() as processes:
+        jobs = {}
+        for name in ("clean", "count"):
+            command = ("run", f"jobs.py:{name}", "--store", f"{name}-store", "--quiet")
+            jobs[name] = processes.enter_context(killed_at_last(started(*command, cwd=here)))
+        yield jobs
 
 
 def newest(here: Path) -> dict[str, int]:
@@ -101,14 +110,17 @@ def newest(here: Path) -> dict[str, int]:
 
 
 def test_a_field_of_a_stored_value_is_renamed(here: Path) -> None:
+    recipe = module_of("cookbook 3")
+
     def earlier() -> Job:
+        total = recipe.Total
         job = Job("totals")
         by_country = job.source(JsonLinesSource("orders/", follow=True)).key_by(
             lambda order: order.country
         )
         totals = by_country.aggregate(
-            lambda order: (1, order.amount),
-            lambda a, b: (a[0] + b[0], a[1] + b[1]),
+            lambda order: total(1, order.amount),
+            lambda a, b: total(a[0] + b[0], a[1] + b[1]),
             emit_updates=True,
         )
         totals.sink(FileSink("earlier/", fields=("country", "total")))
@@ -117,12 +129,35 @@ def test_a_field_of_a_stored_value_is_renamed(here: Path) -> None:
     add_rows(here / "orders" / "all.jsonl", orders(10))
     run(earlier(), here / "store", until=lambda: sum(r["total"][0] == 5 for r in found(here)) == 2)
     add_rows(here / "orders" / "all.jsonl", orders(4, amount=10))
-    job = module_of("cookbook 3").job
-    result = run(job, here / "store", allow_non_restored_state=("sink",))
+    result = run(recipe.job, here / "store", allow_non_restored_state=("sink",))
     assert result.restored_checkpoint is not None
     totals = {row.pop("country"): row for row in rows_of(here / "totals")}
-    assert totals == {name: {"orders": 7, "revenue": 25} for name in ("nl", "de")}
+    assert totals == {name: {"orders": 7, "amount": 25} for name in ("nl", "de")}
 
 
 def found(here: Path) -> list[dict[str, Any]]:
     return rows_of(here / "earlier") if (here / "earlier").exists() else []
+
+
+def test_each_order_is_looked_up_in_a_table(here: Path) -> None:
+    (here / "products.csv").write_text('product,name,price\n7,"Tea, green",3\n8,Salt,1\n')
+    rows = [{"order": n, "product": str(6 + n % 3), "pieces": n} for n in range(9)]
+    add_rows(here / "orders" / "all.jsonl", rows)
+    run(module_of("cookbook 4").job, here / "store", parallelism=2)
+    known = {"7": ("Tea, green", 3), "8": ("Salt", 1)}
+    expected = []
+    for row in rows:
+        name, price = known.get(row["product"], (None, None))
+        cost = row["pieces"] * price if price else None
+        expected.append({"order": row["order"], "name": name, "price": cost})
+    assert sorted(rows_of(here / "named"), key=lambda row: row["order"]) == expected
+
+
+def test_csv_becomes_csv(here: Path) -> None:
+    (here / "sales").mkdir()
+    text = 'shop,amount\n"Ada, ltd.",1.5\nbob,2\n"Ada, ltd.",0.25\n'
+    (here / "sales" / "monday.csv").write_text(text)
+    run(module_of("cookbook 5").job, here / "store")
+    [part] = (here / "totals").glob("part-*.txt")
+    with part.open(newline="") as lines:
+        assert list(csv.reader(lines)) == [["Ada, ltd.", "1.75"], ["bob", "2.0"]]

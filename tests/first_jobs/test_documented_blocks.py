@@ -22,10 +22,11 @@ from tests.support.documentation import BLOCKS, ROOT
 from tidelog import FileSink, ForeachSink, Job, JsonLinesSource, PushSource, RateSource, open_store
 
 RUN_ELSEWHERE = {
-    **{f"cookbook {number}": "tests/first_jobs/test_cookbook.py" for number in range(4)},
+    **{f"cookbook {number}": "tests/first_jobs/test_cookbook.py" for number in range(6)},
     "README 0": "tests/first_jobs/test_killed.py",
     "first-job 0": "tests/first_jobs/test_first_page.py",
     "own-loop 5": "tests/process/own_loop_service.py",
+    "object-stores 0": "tests/wire/test_conforms.py",
     "kafka 0": "tests/kafka/test_guide.py",
     "kafka 1": "tests/kafka/test_guide.py",
     "kafka 2": "tests/kafka/test_guide.py",
@@ -38,8 +39,9 @@ RUN_ELSEWHERE = {
     "sinks 3": "tests/first_jobs/test_killed.py",
     "sinks 4": "tests/first_jobs/test_killed.py",
     "data-source 0": "tests/spark/test_documented_blocks.py",
-    "processor 0": "tests/spark/test_documented_blocks.py",
+    "index 0": "tests/first_jobs/test_first_page.py",
     "processor 2": "tests/spark/test_documented_blocks.py",
+    "processor 4": "tests/spark/test_documented_blocks.py",
     "spark 0": "tests/spark/test_notebook.py",
 }
 MINUTE_MS = 60_000
@@ -224,11 +226,42 @@ def test_a_silent_device_is_found_by_the_processor(here: Path) -> None:
     times = [0, 10_000, 100_000, 120_000]
     readings = [{"device": "a", "time_ms": time, "value": 1.0} for time in times]
     add_rows(here / "readings" / "1.jsonl", readings)
-    names = names_of("processor 1")
+    names = names_of("processor 3")
     found: list[Any] = []
     names["outages"].sink(ForeachSink(found.append))
     run(names["job"], here / "store")
     assert [(row.device, row.silent_ms) for row in found] == [("a", 90_000)]
+
+
+def test_an_unpaid_cart_gives_a_reminder_after_an_hour(here: Path) -> None:
+    hour = 3_600_000
+    events = [
+        {"user": "ada", "ms": 0, "kind": "put", "pieces": 2},
+        {"user": "bob", "ms": 10, "kind": "put", "pieces": 1},
+        {"user": "ada", "ms": 20, "kind": "put", "pieces": 3},
+        {"user": "bob", "ms": 30, "kind": "paid"},
+        {"user": "ada", "ms": 2 * hour, "kind": "put", "pieces": 7},
+        {"user": "eve", "ms": 9 * hour, "kind": "paid"},
+    ]
+    add_rows(here / "events" / "1.jsonl", events)
+    run(names_of("processor 0")["job"], here / "store")
+    found = rows_of(here / "reminders")
+    assert found == [{"user": "ada", "pieces": 5}, {"user": "ada", "pieces": 7}]
+
+
+def test_a_processor_keeps_a_map_a_list_and_a_reduction(here: Path) -> None:
+    visits = [
+        {"user": "ada", "device": f"d{n % 3}", "page": f"/{n}", "seconds": n * 7 % 50}
+        for n in range(30)
+    ]
+    add_rows(here / "visits" / "1.jsonl", visits)
+    job = Job("devices")
+    by_user = job.source(JsonLinesSource("visits")).key_by(lambda row: row.user)
+    by_user.transform_with_state(names_of("processor 1")["Devices"]).sink(FileSink("out"))
+    run(job, here / "store")
+    pages = [f"/{n}" for n in range(20, 30)]
+    longest = max(visit["seconds"] for visit in visits)
+    assert rows_of(here / "out")[-1] == ["ada", ["d0", "d1", "d2"], pages, longest]
 
 
 def test_a_program_takes_a_savepoint_and_stops_its_job(

@@ -59,6 +59,24 @@ def test_every_command_of_the_first_page_does_what_it_says(tmp_path: Path, shell
     assert checked == 2
 
 
+def test_the_program_of_the_home_page_runs_by_its_command(tmp_path: Path, shell: Shell) -> None:
+    home = (ROOT / "docs/index.md").read_text()
+    [program] = re.findall(r"```python\n(.*?)```", home, re.DOTALL)
+    [command] = re.findall(r"^tidelog run .*$", home, re.MULTILINE)
+    assert len([line for line in program.splitlines() if line]) <= 10
+    (tmp_path / "revenue.py").write_text(program)
+    (tmp_path / "orders").mkdir()
+    orders = [{"country": "nl", "amount": 3}, {"country": "at", "amount": 4}]
+    text = "".join(json.dumps(order) + "\n" for order in [*orders, orders[0]])
+    (tmp_path / "orders" / "1.jsonl").write_text(text)
+    for _ in range(2):
+        ran = shell(command)
+        assert ran.returncode == 0, ran.stderr
+    lines = [line for part in (tmp_path / "revenue").glob("part-*") for line in part.open()]
+    revenue = [{"country": "nl", "revenue": 6}, {"country": "at", "revenue": 4}]
+    assert list(map(json.loads, lines)) == revenue
+
+
 def test_the_commands_of_the_readme_show_what_a_job_has_stored(
     tmp_path: Path, shell: Shell
 ) -> None:

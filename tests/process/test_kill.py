@@ -25,6 +25,7 @@ from tests.wire.servers import CloudServer, S3Server
 from tidelog import open_store
 from tidelog.connectors.sql.postgres import TableNames
 from tidelog.examples.sessions import event
+from tidelog.storage.config import S3Client
 
 SEED = int(os.environ.get("TIDELOG_TEST_SEED", "20260101"))
 KILLS, LAST_KILLS = more_in_depth((1, 1), (6, 2))
@@ -342,15 +343,16 @@ def killed_in_a_cloud(
 
 
 def test_a_word_count_killed_over_s3_counts_every_word_right(
-    tmp_path: Path, moto: S3Server
+    tmp_path: Path, moto: S3Server, s3_client: S3Client
 ) -> None:
+    prefix = f"killed-{s3_client}"
     client = moto.client()
 
     def slot_names() -> list[str]:
-        listed = client.list_objects_v2(Bucket=moto.bucket, Prefix="killed/checkpoints/")
+        listed = client.list_objects_v2(Bucket=moto.bucket, Prefix=f"{prefix}/checkpoints/")
         return [entry["Key"] for entry in listed.get("Contents", ())]
 
-    killed_in_a_cloud(tmp_path, moto.url("killed"), moto.env, slot_names)
+    killed_in_a_cloud(tmp_path, moto.url(prefix), moto.env, slot_names)
 
 
 @only_in_depth("jobs are killed over S3, and test_conforms tries what these clouds do")

@@ -12,6 +12,7 @@ from tests.process.harness import Run, killed_at_last, wait_until
 from tests.support.postgres import query
 from tests.support.silent import Between, between
 from tests.wire.servers import S3Server
+from tidelog.storage.config import S3Client
 
 AWS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "here"}
 
@@ -29,7 +30,10 @@ def address(kind: str, port: int) -> str:
 
 
 def run_of(tmp_path: Path, kind: str, address: str, *options: str, store: str = "") -> Run:
+    kind, _, client = kind.partition(" by ")
     env = {"TIDELOG_TEST_SYSTEM": f"{kind}: {address}"}
+    if client:
+        env["TIDELOG__STORAGE__S3__CLIENT"] = client
     if kind == "s3":
         env |= {**AWS, "AWS_ENDPOINT_URL": f"http://{address}"}
         store = "s3://tide/store"
@@ -44,6 +48,7 @@ KINDS = [
     "kafka sink",
     "kafka sink, at least once",
     "s3",
+    "s3 by s3fs",
 ]
 
 
@@ -76,7 +81,7 @@ def test_a_job_that_runs_ends_at_sigterm_once_its_database_is_silent(
 
 
 def test_a_job_that_runs_ends_at_sigterm_once_its_store_is_silent(
-    moto: S3Server, tmp_path: Path
+    moto: S3Server, s3_client: S3Client, tmp_path: Path
 ) -> None:
     with between(("127.0.0.1", int(moto.endpoint.rpartition(":")[2]))) as line:
         run = run_of(tmp_path, "s3", address("s3", line.port))

@@ -23,6 +23,7 @@ from tests.support.ports import free_port
 from tests.wire.proxy import Behaviour
 from tests.wire.servers import S3Server
 from tidelog.cli.exit_codes import EXIT_INTERRUPTED
+from tidelog.storage.config import S3Client
 
 KUBERNETES_S = 30
 """A container is killed so long after the signal. A request is given up after 60 s."""
@@ -30,7 +31,11 @@ KUBERNETES_S = 30
 
 @pytest.mark.parametrize("options", [(), ("--workers", "2")], ids=["one-process", "two-workers"])
 def test_a_job_whose_store_does_not_answer_ends_by_sigterm_without_the_answer(
-    tmp_path: Path, moto: S3Server, behaviour: Behaviour, options: tuple[str, ...]
+    tmp_path: Path,
+    moto: S3Server,
+    s3_client: S3Client,
+    behaviour: Behaviour,
+    options: tuple[str, ...],
 ) -> None:
     with job_on_a_server(tmp_path, moto, behaviour, *options) as (process, _):
         behaviour.stalls.set()

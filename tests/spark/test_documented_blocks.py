@@ -40,12 +40,12 @@ def test_a_processor_runs_and_its_state_is_read(
     add_rows(tmp_path / "readings" / "1.jsonl", readings)
     add_rows(tmp_path / "readings" / "2.jsonl", [{"device": "b", "time_ms": 500_000, "value": 1.0}])
     places = {"s3a://bucket/outages": tmp_path / "outages"}
-    given = names_of("processor 0", places | {"readings/": tmp_path / "readings"})
+    given = names_of("processor 2", places | {"readings/": tmp_path / "readings"})
     found: list[Any] = []
     query = given["query"].foreachBatch(lambda rows, _: found.extend(rows.collect()))
     query.trigger(availableNow=True).start().awaitTermination()
     assert [(row.device, row.silent_ms) for row in found] == [("a", 90_000)]
-    names_of("processor 2", places, spark=spark)
+    names_of("processor 4", places, spark=spark)
     assert "{a}" in capsys.readouterr().out
 
 

@@ -123,13 +123,19 @@ def section(declared: Declared) -> str:
     return declared.path[0] if len(declared.path) > 1 else ""
 
 
+EXAMPLES = re.compile(
+    r" with its unit, such as 250 ms or 2 min| such as (?:64 MiB|50 MB/s)|a whole "
+)
+"""What an error says of a value, and a page once for all options."""
+
+
 def option_row(declared: Declared) -> Iterable[str]:
     option = declared.option
     also = "".join(f", `{alias}`" for alias in option.aliases)
     cells = (
         f"`{declared.name}`",
         declared.default_text,
-        option.expected,
+        EXAMPLES.sub("", option.expected),
         f"{option.help} *{option.when}*",
         f"`{flag(declared)}`{also}",
     )
@@ -137,7 +143,7 @@ def option_row(declared: Declared) -> Iterable[str]:
 
 
 def with_options(page: str) -> str:
-    heads = "option | default | values | what it does, *and when to change it* | flag"
+    heads = "option | default | values | what it does, *when to change it* | flag"
     lines = []
     for name, options in groupby(OPTIONS.values(), section):
         lines += [f"### {name or 'The job'}", "", *table(heads, map(option_row, options))]
@@ -149,7 +155,7 @@ def series_row(series: Series) -> tuple[str, ...]:
     return (
         f"`{series.prometheus_name}`",
         metric.kind,
-        ", ".join(f"`{label}`" for label in series.labels),
+        ", ".join(f"`{label}`" for label in series.labels if label != "job_name"),
         metric.unit or "",
         " ".join(f"`{key}`" for key in series.keys),
         f"{metric.help} *{metric.watch}*",
@@ -160,7 +166,7 @@ def with_series(page: str) -> str:
     rooms: dict[str, list[Series]] = {}
     for series in SERIES:
         rooms.setdefault(series.room, []).append(series)
-    heads = "series | type | labels | unit | in JSON | meaning, *and what to look at it for*"
+    heads = "series | type | labels | unit | in JSON | meaning, *what to look for*"
     lines = []
     for room, found in rooms.items():
         title = room.replace("_", " ").capitalize() or "Job"

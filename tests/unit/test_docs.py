@@ -22,7 +22,11 @@ from tidelog.settings import OPTIONS, resolve
 
 PAGE = REFERENCE / "configuration.md"
 PROOFS = ROOT / "docs" / "internals" / "proofs.md"
-WORDS_IN_A_RECORD, WORDS_OF_BENCHMARKS = 800, 2_500
+README = ROOT / "README.md"
+WORDS_IN_A_RECORD, WORDS_OF_BENCHMARKS, WORDS_OF_README = 800, 2_500, 900
+LINES_BEFORE_CODE = 40
+GROUPS = {"Write": "Write a job", "Run": "Run it", "Understand": "Understand it"}
+"""Groups of guides: their names in the navigation, and their headings on the home page."""
 PUBLIC = {*tidelog.__all__, "open", *(f"spark.{name}" for name in tidelog.spark.__all__)}
 """Public names, without `tidelog.` in front."""
 OF_THE_LIBRARY = {
@@ -49,8 +53,31 @@ def test_the_site_is_built_without_a_broken_link(tmp_path: Path) -> None:
 
 
 def test_every_document_the_readme_links_to_exists() -> None:
-    links = re.findall(r"\]\((?!http)([^)#]+)\)", (ROOT / "README.md").read_text())
+    links = re.findall(r"\]\((?!http)([^)#]+)\)", README.read_text())
     assert links and [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_readme_is_short_and_begins_with_code() -> None:
+    text = README.read_text()
+    assert len(text.split()) <= WORDS_OF_README
+    assert text.partition("```python")[0].count("\n") < LINES_BEFORE_CODE
+    tables = re.findall(r"<!-- figures .*?-->\n(.*?)<!-- end", text, re.DOTALL)
+    assert [table.strip().count("\n") for table in tables] == [2, 2], "one row a table"
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_home_page_lists_the_guides_of_a_group(group: str) -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text().partition(f"  - {group}:\n")[2]
+    named = re.findall(r"guides/[\w-]+\.md", re.split(r"\n  - ", navigation)[0])
+    home = (ROOT / "docs" / "index.md").read_text().partition(f"## {GROUPS[group]}\n")[2]
+    shown = re.findall(r"\]\((guides/[\w-]+\.md)\)", home.partition("\n## ")[0])
+    assert len(named) >= 5 and sorted(shown) == sorted(named)
+
+
+def test_every_guide_is_in_one_group() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    named = re.findall(r"guides/([\w-]+\.md)", navigation)
+    assert sorted(named) == sorted(path.name for path in (ROOT / "docs" / "guides").glob("*.md"))
 
 
 @pytest.mark.parametrize(

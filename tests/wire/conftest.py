@@ -26,3 +26,10 @@ def cloud(request: pytest.FixtureRequest) -> CloudServer:
     """Each cloud beside S3 in turn."""
     server: CloudServer = request.getfixturevalue(request.param)
     return server
+
+
+@pytest.fixture
+def moto_by_s3fs(moto: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    """moto, which s3fs sends requests to."""
+    monkeypatch.setenv("TIDELOG__STORAGE__S3__CLIENT", "s3fs")
+    return moto

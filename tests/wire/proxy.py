@@ -22,6 +22,8 @@ class Exchange:
     """The access key that signed it."""
     checksum: str = ""
     """The checksum header of a PUT request."""
+    agent: str = ""
+    """The library that sent it."""
 
 
 @dataclass
@@ -82,7 +84,8 @@ def proxy(endpoint: str, behaviour: Behaviour) -> Iterator[str]:
             authorization = self.headers.get("Authorization", "")
             key = authorization.partition("Credential=")[2].partition("/")[0]
             checksum = self.headers.get("x-amz-checksum-sha256", "")
-            exchange = Exchange(self.command, self.path, conditional, key, checksum)
+            agent = self.headers.get("User-Agent", "").partition("/")[0]
+            exchange = Exchange(self.command, self.path, conditional, key, checksum, agent)
             behaviour.seen.append(exchange)
             if behaviour.stalls.is_set():
                 self._stall()

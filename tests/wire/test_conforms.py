@@ -8,9 +8,12 @@ from contextlib import closing
 from dataclasses import replace
 from importlib import import_module
 from itertools import count
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.support.documentation import BLOCKS
 from tests.unit.storage.conformance import (
     Opener,
     RaceConformance,
@@ -19,23 +22,24 @@ from tests.unit.storage.conformance import (
     names,
     opened,
 )
-from tests.wire.calls import OPERATIONS
+from tests.wire.calls import CLIENTS, OPERATIONS
 from tests.wire.proxy import Behaviour, proxy
 from tests.wire.servers import CloudServer, S3Server
 from tidelog import open_store
 from tidelog.effects import Effects
+from tidelog.storage.config import S3Client
 from tidelog.storage.probe import ProbeReport, probe_store
-from tidelog.storage.s3 import open_s3_store
 
 # Libraries of the clouds are imported where they are used: they take seconds, in every worker.
 
 _prefixes = count()
 
 
-def fresh_opener(server: S3Server | CloudServer) -> Opener:
+def fresh_opener(server: S3Server | CloudServer, client: S3Client = "obstore") -> Opener:
     url = server.url(f"conformance/{next(_prefixes)}")
     if isinstance(server, S3Server):
-        return lambda: open_s3_store(url, server.options)
+        s3 = import_module(f"tidelog.storage.{CLIENTS[client]}")
+        return lambda: s3.open_s3_store(url, server.options)
     if server.scheme == "az":
         azure = import_module("tidelog.storage.azure")
         return lambda: azure.open_azure_store(url, server.options)
@@ -45,8 +49,8 @@ def fresh_opener(server: S3Server | CloudServer) -> Opener:
 
 class TestS3Store(StoreConformance):
     @pytest.fixture
-    def opener(self, s3_server: S3Server) -> Opener:
-        return fresh_opener(s3_server)
+    def opener(self, s3_client: S3Client, s3_server: S3Server) -> Opener:
+        return fresh_opener(s3_server, s3_client)
 
 
 class TestS3StoreUnderRace(RaceConformance):
@@ -54,8 +58,8 @@ class TestS3StoreUnderRace(RaceConformance):
     and under load hand out two winners. `tidelog store check` is there to report such servers."""
 
     @pytest.fixture
-    def opener(self, versitygw: S3Server) -> Opener:
-        return fresh_opener(versitygw)
+    def opener(self, s3_client: S3Client, versitygw: S3Server) -> Opener:
+        return fresh_opener(versitygw, s3_client)
 
 
 class TestClouds(StoreConformance, RaceConformance):
@@ -64,12 +68,60 @@ class TestClouds(StoreConformance, RaceConformance):
         return fresh_opener(cloud)
 
 
+class TestFileSystems(StoreConformance, RaceConformance):
+    """On file systems that a program has made; of S3 on one that it has used itself."""
+
+    @pytest.fixture(params=["versitygw", "fake_gcs"])
+    def opener(self, request: pytest.FixtureRequest) -> Opener:
+        server: S3Server | CloudServer = request.getfixturevalue(request.param)
+        url = server.url(f"conformance/{next(_prefixes)}")
+        filesystem = filesystem_on(server)
+        if isinstance(server, S3Server):
+            filesystem.pipe_file(f"{url}/by-the-program", b"x")
+            filesystem.rm_file(f"{url}/by-the-program")
+        return lambda: open_store(url, filesystem=filesystem)
+
+
+def filesystem_on(server: S3Server | CloudServer) -> Any:
+    if isinstance(server, CloudServer):
+        gcsfs = import_module("gcsfs")
+        return gcsfs.GCSFileSystem(endpoint_url=server.endpoint, token="anon")
+    s3fs = import_module("s3fs")
+    return s3fs.S3FileSystem(
+        key=server.key,
+        secret=server.secret,
+        endpoint_url=server.endpoint,
+        client_kwargs={"region_name": server.region},
+    )
+
+
+async def test_the_file_system_of_the_guide_leads_where_its_profile_says(
+    moto: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = replace(moto, bucket="bucket").with_bucket()
+    profile = {
+        "aws_access_key_id": server.key,
+        "aws_secret_access_key": server.secret,
+        "endpoint_url": server.endpoint,
+    }
+    settings = "".join(f"{name} = {value}\n" for name, value in profile.items())
+    (tmp_path / "config").write_text(f"[profile streams]\n{settings}")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    program: dict[str, Any] = {}
+    exec(BLOCKS["object-stores 0"], program)
+    async with opened(lambda: program["store"]) as store:
+        await store.create("checkpoints/1", b"x")
+    with closing(server.client()) as client:
+        answer = client.get_object(Bucket="bucket", Key="jobs/wordcount/checkpoints/1")
+        assert answer["Body"].read() == b"x"
+
+
 async def test_a_list_goes_on_after_a_full_page(
-    moto: S3Server, monkeypatch: pytest.MonkeyPatch
+    s3_client: S3Client, moto: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "10")
     written = [f"many/{number:05d}" for number in range(25)]
-    async with opened(fresh_opener(moto)) as store:
+    async with opened(fresh_opener(moto, s3_client)) as store:
         await fill(store, *written)
         assert await names(store, "many/") == written
         assert await names(store, "many/", written[2]) == written[3:]

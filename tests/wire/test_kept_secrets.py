@@ -22,6 +22,7 @@ from tests.support.ports import free_port
 from tests.wire.forking import Forking, forking
 from tests.wire.proxy import Behaviour, proxy
 from tests.wire.servers import S3Server
+from tidelog.storage.config import S3Client
 
 KEY_ID = "AKIASENTINELKEY"
 SECRET = "sentinel/secret+key-of-aws"
@@ -41,10 +42,10 @@ KEYS = ("sentinelword", "anothersentinel")
 
 
 @pytest.fixture
-def server(moto: S3Server, behaviour: Behaviour) -> Iterator[S3Server]:
+def server(moto: S3Server, s3_client: S3Client, behaviour: Behaviour) -> Iterator[S3Server]:
     """A bucket of its own in moto, which takes any credentials, behind a proxy."""
     with proxy(moto.endpoint, behaviour) as endpoint:
-        yield replace(moto, endpoint=endpoint, bucket="kept").with_bucket()
+        yield replace(moto, endpoint=endpoint, bucket=f"kept-{s3_client}").with_bucket()
 
 
 class Shown:
@@ -104,7 +105,7 @@ def page_of(env: dict[str, str], url: str) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def env(server: S3Server) -> dict[str, str]:
+def env(server: S3Server, s3_client: S3Client) -> dict[str, str]:
     return {**os.environ, **ENVIRONMENT, "AWS_ENDPOINT_URL": server.endpoint}
 
 

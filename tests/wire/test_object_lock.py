@@ -10,7 +10,8 @@ import pytest
 from tests.unit.storage.conformance import opened
 from tests.wire.proxy import Behaviour, proxy
 from tests.wire.servers import S3Server
-from tidelog.storage.s3 import open_s3_store
+from tidelog import open_store
+from tidelog.storage.config import S3Client
 
 PART = 16 << 20
 
@@ -34,14 +35,18 @@ def locked(request: pytest.FixtureRequest) -> tuple[S3Server, str]:
 
 
 async def test_every_write_to_a_bucket_with_object_lock_has_a_checksum(
-    locked: tuple[S3Server, str], behaviour: Behaviour
+    locked: tuple[S3Server, str], s3_client: S3Client, behaviour: Behaviour
 ) -> None:
     server, bucket = locked
     parts = [bytes([number]) * PART for number in range(3)]
     contents = {"put": b"a", "empty": b"", "parts": b"".join(parts)}
     with proxy(server.endpoint, behaviour) as endpoint:
-        options = {**server.options, "endpoint_url": endpoint, "multipart_above": PART}
-        async with opened(lambda: open_s3_store(f"s3://{bucket}/store", options)) as store:
+        options = {**server.options, "endpoint_url": endpoint}
+        if s3_client == "obstore":
+            options["multipart_above"] = PART
+        else:
+            parts = [b"".join(parts)]
+        async with opened(lambda: open_store(f"s3://{bucket}/store", options=options)) as store:
             await store.create("created", b"b")
             for name, data in contents.items():
                 await store.put(name, data)

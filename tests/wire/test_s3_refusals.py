@@ -30,8 +30,11 @@ from tidelog import (
     UnavailableError,
     open_store,
 )
+from tidelog.storage.config import S3Client
 
 _prefixes = count()
+AGENTS = {"obstore": "object_store", "s3fs": "aiobotocore"}
+"""What the clients call themselves in requests."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +158,7 @@ def check_goes_on(run: Run, lines: list[str]) -> None:
 
 @each_refusal
 async def test_the_error_says_what_was_refused_why_and_what_to_do(
-    refusing: S3Server, behaviour: Behaviour, refusal: Refusal
+    refusing: S3Server, s3_client: S3Client, behaviour: Behaviour, refusal: Refusal
 ) -> None:
     refuse(behaviour, refusal)
     policy, url = RetryPolicy(deadline=5.0), refusing.url("refused")
@@ -170,10 +173,11 @@ async def test_the_error_says_what_was_refused_why_and_what_to_do(
             assert refusal.expected in error.expected
             assert f"HTTP {refusal.status} {refusal.code}: {refusal.message}" in error.found
             assert refusal.action in error.action and error.retry_safe
+    assert {exchange.agent for exchange in behaviour.seen} == {AGENTS[s3_client]}
 
 
 def test_a_running_job_that_is_refused_ends_and_the_same_command_goes_on(
-    job: Jobs, refusing: S3Server, behaviour: Behaviour
+    job: Jobs, refusing: S3Server, s3_client: S3Client, behaviour: Behaviour
 ) -> None:
     run, lines = job(refusing, "--tolerable-failures", "2")
     committed: list[str] = []
@@ -192,10 +196,12 @@ def test_a_running_job_that_is_refused_ends_and_the_same_command_goes_on(
         assert len(committed) < len(lines)
     check_goes_on(run, lines)
     assert set(committed) <= set(run.lines())
+    writers = {exchange.agent for exchange in behaviour.seen if exchange.method == "PUT"}
+    assert writers == {AGENTS[s3_client]}
 
 
 def test_a_running_job_takes_the_credentials_that_its_provider_renews(
-    tmp_path: Path, job: Jobs, refusing: S3Server, behaviour: Behaviour
+    tmp_path: Path, job: Jobs, refusing: S3Server, s3_client: S3Client, behaviour: Behaviour
 ) -> None:
     """A profile with a credential_process stands for roles and instances, which expire, too."""
     profile, current = tmp_path / "config", tmp_path / "current.json"

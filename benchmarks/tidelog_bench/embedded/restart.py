@@ -57,6 +57,8 @@ class Restart:
     """Records that are handled before those whose speed is measured afterwards, ..."""
     records: int
     """... and how many these are: equally many rows are in memory then, whatever came before."""
+    rate: float | None = None
+    """Records a second; None: as fast as they are taken."""
 
 
 @dataclass(slots=True)
@@ -147,15 +149,18 @@ class _Run:
         begun = output.moments[0][0]
         figures = {
             "first_output_s": begun - started,
-            **{f"to_{count}_s": output.seconds_to(count, started) for count in _MARKS},
             "whole_s": whole - started,
-            "until_whole_per_s": output.count_at(whole) / (whole - started),
             "stop_until_whole_ms": output.stop_s(begun, whole) * 1e3,
             "stop_ms": output.stop_s(begun, end) * 1e3,
-            "afterwards_per_s": output.rate(restart.warm_records, restart.records),
             "anonymous_mb": self.anonymous_mb,
             "peak_mb": tree_peak_mb(),
         }
+        if restart.rate is None:
+            figures |= {
+                **{f"to_{count}_s": output.seconds_to(count, started) for count in _MARKS},
+                "until_whole_per_s": output.count_at(whole) / (whole - started),
+                "afterwards_per_s": output.rate(restart.warm_records, restart.records),
+            }
         parts = {
             "hydrating": durations[: self.checkpoints],
             "steady": durations[self.checkpoints :],
@@ -202,7 +207,9 @@ def _restart_program(trial: Trial, store: Path, work: Path, started: float) -> M
     event_loop, output = EventLoop(), Output()
     link = _link_to(store, trial, event_loop.effects)
     with opened(link, _config(restart, work), event_loop) as database:
-        for number in islice(numbers(restart.keys, size.rows, restart.seed), restart.records):
+        for number in islice(
+            numbers(restart.keys, size.rows, f"read {restart.seed}"), restart.records
+        ):
             row = database.key(key_of(number)).rows
             check_row(number, row.get())
             row.set(value_of(number))
@@ -222,7 +229,8 @@ async def _restart(trial: Trial, store: Path, work: Path, started: float) -> Mea
     size, restart = trial.read(StateSize), trial.read(Restart, begin=trial.variant)
     effects, output = Effects(), Output()
     link = _link_to(store, trial, effects)
-    source = records(numbers(restart.keys, size.rows, restart.seed))
+    drawn = numbers(restart.keys, size.rows, f"read {restart.seed}")
+    source = records(drawn, rate=restart.rate)
     job = rewrite(source, output)
     run = _Run(JobRunner(job, link, _config(restart, work), effects), output, restart)
     with closing(effects.offload):

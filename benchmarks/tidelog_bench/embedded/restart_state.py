@@ -36,6 +36,7 @@ from tidelog.storage.local import LocalStore
 from tidelog.storage.port import ObjectStore
 from tidelog.table.port import Table
 from tidelog_bench.embedded.jobs import ListSource, NullSink
+from tidelog_bench.embedded.meter import CLOCK
 from tidelog_bench.embedded.restore import log_after_table
 from tidelog_bench.embedded.run import meanwhile, until
 
@@ -108,7 +109,7 @@ def value_of(number: int) -> bytes:
     return _NOISE[start : start + _VALUE_BYTES]
 
 
-def numbers(keys: Keys, rows: int, seed: int) -> Iterator[int]:
+def numbers(keys: Keys, rows: int, seed: str) -> Iterator[int]:
     """Numbers of rows without end: uniform, or Zipf's distribution with an exponent of 0.99 whose
     ranks are spread over all rows.
     """
@@ -121,12 +122,23 @@ def numbers(keys: Keys, rows: int, seed: int) -> Iterator[int]:
         yield int((1 + draw() * factor) ** power) * 7919 % rows
 
 
-def records(drawn: Iterator[int], limit: int | None = None) -> Callable[[int], list[Record]]:
-    """What a source reads: records of such rows, at most so many in all, and then none."""
+def records(
+    drawn: Iterator[int], limit: int | None = None, rate: float | None = None
+) -> Callable[[int], list[Record]]:
+    """What a source reads: records of such rows, at most so many in all, and then none; with a rate
+    as many as became due since it was read first.
+    """
     left = drawn if limit is None else itertools.islice(drawn, limit)
+    began, count = 0.0, 0
 
     def read(position: int) -> list[Record]:
-        return [(key_of(number), number) for number in itertools.islice(left, BUFFER)]
+        nonlocal began, count
+        size = BUFFER
+        if rate is not None:
+            began = began or CLOCK.monotonic()
+            size = min(BUFFER, int((CLOCK.monotonic() - began) * rate) - count)
+            count += size
+        return [(key_of(number), number) for number in itertools.islice(left, size)]
 
     return read
 
@@ -157,7 +169,7 @@ def check_row(number: int, value: bytes | None) -> None:
 def _make(size: StateSize, room: Path) -> None:
     """Leave the store of such a state in a directory."""
     asyncio.run(_run(rewrite(records(iter(())), NullSink()), room, partial(_fill, rows=size.rows)))
-    logged = records(numbers("uniform", size.rows, seed=2), size.log_changes)
+    logged = records(numbers("uniform", size.rows, "logged"), size.log_changes)
     asyncio.run(_run(rewrite(logged, NullSink()), room, partial(_read, count=size.log_changes)))
     # The positions of the source are changes, too.
     assert asyncio.run(log_after_table(room / "store")) >= size.log_changes // 2
@@ -220,7 +232,7 @@ def _in_order(rows: int) -> Iterator[int]:
 
 
 def _again(rows: int) -> Iterator[int]:
-    return itertools.islice(numbers("uniform", rows, seed=1), int(rows * _UPDATED))
+    return itertools.islice(numbers("uniform", rows, "written again"), int(rows * _UPDATED))
 
 
 def opened(store: ObjectStore, config: JobConfig, event_loop: EventLoop) -> Database:
@@ -239,7 +251,7 @@ def _make_by_program(size: StateSize, room: Path) -> None:
         changelog=True,
         materialize=MaterializeConfig(interval=_NEVER_S, replay_target=_NEVER_S),
     )
-    logged = itertools.islice(numbers("uniform", size.rows, seed=2), size.log_changes)
+    logged = itertools.islice(numbers("uniform", size.rows, "logged"), size.log_changes)
     rows = itertools.chain(_in_order(size.rows), _again(size.rows))
     for config, written in ((filling, rows), (logging, logged)):
         event_loop = EventLoop()

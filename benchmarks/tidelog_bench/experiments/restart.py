@@ -38,13 +38,16 @@ _STATES: Final = {
     Size.STANDARD: (_SMALL, _LARGE),
     Size.FULL: (_SMALL, _LARGE, _LARGEST),
 }
+_RATE: Final = 1_000.0
+"""Records a second that a restart can handle before its state is here: does it ever stop?"""
+_STEADY_S: Final = 10.0
 _STEPS: Final = 8_192
 _MADE_S_PER_GB: Final = 45.0
 
 
 def cells(size: Size) -> Sequence[Cell]:
-    """Uniform keys, and keys of Zipf's distribution, by size of the state; and a program that has a
-    loop of its own.
+    """Uniform keys, and keys of Zipf's distribution, by size of the state; a job with records at
+    a rate; and a program that has a loop of its own.
     """
     found = []
     for state in _STATES[size]:
@@ -53,6 +56,9 @@ def cells(size: Size) -> Sequence[Cell]:
         for keys in ("uniform", "zipf"):
             settings = _LINK | state | {"use": "job", "keys": keys}
             found.append(Cell(settings, (WHOLE, AT_ONCE), expected_s, gb * _MADE_S_PER_GB / 2))
+        steady = {"use": "job", "keys": "uniform", "rate": _RATE, "warm_records": 0}
+        steady["records"] = int(_STEADY_S * _RATE)
+        found.append(Cell(_LINK | state | steady, (WHOLE, AT_ONCE), expected_s + _STEADY_S))
         steps = {"use": "program", "keys": "uniform", "warm_records": 0, "records": _STEPS}
         found.append(Cell(_LINK | state | steps, (WHOLE, AT_ONCE), expected_s, gb * _MADE_S_PER_GB))
     return found

@@ -116,6 +116,7 @@ def configured_store(
         url,
         effects=effects,
         policy=config.retry,
+        storage=config.storage,
         options=options,
         log_url=log_url,
         encryption_key=config.encryption_key,

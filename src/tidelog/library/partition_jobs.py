@@ -56,6 +56,7 @@ class PartitionJobs:
             open_store,
             effects=effects,
             policy=config.retry,
+            storage=config.storage,
             options=options,
             connections=self._connections,
         )

@@ -25,6 +25,7 @@ from tidelog.options.kinds import (
 )
 from tidelog.runtime.memory import DEFAULT_MEMORY, LEAST_MEMORY, MemoryParts
 from tidelog.state.config import FlushConfig, RestoreConfig
+from tidelog.storage.config import StorageConfig
 from tidelog.storage.retry_policy import RetryPolicy
 from tidelog.table.rocksdb_options import MOST_CACHE, RocksDBConfig
 
@@ -215,6 +216,7 @@ class JobConfig:
     restore: RestoreConfig = field(default_factory=RestoreConfig)
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     """For `open_store`; what is asked of a store of this machine has a policy of its own."""
+    storage: StorageConfig = field(default_factory=StorageConfig)
     rocksdb: RocksDBConfig = field(default_factory=RocksDBConfig)
 
     def __post_init__(self) -> None:

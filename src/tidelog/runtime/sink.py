@@ -65,8 +65,8 @@ class SinkContext:
 
 
 class SinkWriter(ABC):
-    """Writes the records of one subtask. Calls never overlap; all but `write` and `full` are made
-    in a thread, and may wait.
+    """Writes the records of one subtask. Calls never overlap; all but `write`, `full` and `due` are
+    made in a thread, and may wait.
     """
 
     def recover(self, transactions: Sequence[bytes]) -> None:
@@ -82,6 +82,12 @@ class SinkWriter(ABC):
 
     def full(self) -> bool:
         """Whether to call `make_room` before the next `write`. Called in the event loop."""
+        return False
+
+    def due(self) -> bool:
+        """Whether output waits for a checkpoint alone, such as a file that is complete by its age:
+        then an idle job takes one. Called in the event loop.
+        """
         return False
 
     def make_room(self) -> None:

@@ -29,7 +29,7 @@ from tidelog.ids import SeqNo
 from tidelog.state.config import FlushConfig
 from tidelog.state.event_time import EventTime
 from tidelog.state.key_groups import KeyGroupRange, encode_key, key_group
-from tidelog.state.log import ChangeSink
+from tidelog.state.log import ChangeSink, FlushMetrics
 from tidelog.state.registry import StateRegistry
 from tidelog.state.ttl import TtlSweep
 from tidelog.table.port import Table
@@ -61,17 +61,6 @@ MAX_BATCH_BYTES = 8 << 20
 
 
 @dataclass(slots=True)
-class FlushMetrics:
-    """Counters since the start."""
-
-    flushes: int = 0
-    changes: int = 0
-    """Rows of states that flushes wrote to the log, without those that are hidden."""
-    updates: int = 0
-    """Puts, deletes and appends that `changes` combine."""
-
-
-@dataclass(slots=True)
 class KeyedBackend:
     """State of one subtask; user-facing states are built over `rows`."""
 
@@ -85,7 +74,8 @@ class KeyedBackend:
     cadence: Cadence | None = None
     """When checkpoints come; None: they come without notice."""
     config: FlushConfig = field(default_factory=FlushConfig)
-    memory: RowMemory = field(default_factory=RowMemory)  # that the rows of all subtasks take
+    memory: RowMemory = field(default_factory=RowMemory)
+    """What the rows of all subtasks may take."""
     hydration: "TableHydration | None" = None
     """What of the table is missing; None: it has been whole from the beginning."""
     seqno: SeqNo = _NO_CHANGE
@@ -244,10 +234,19 @@ class KeyedBackend:
         surplus = 0 if limit is None else cached - limit
         return max(surplus, self.memory.surplus(cached))
 
-    def release(self) -> Iterator[None]:
-        """Free the memory of all rows for good, step by step: the subtask has ended."""
+    def release(self) -> None:
+        """The subtask has ended: its rows are free to go when others need the memory."""
+        self._account.shed = self._drop
+
+    def _drop(self) -> Iterator[None]:
+        """Free the memory of all rows for good, step by step."""
         while self.buffer.release():
+            self._account.holds(self.rows_bytes())
             yield
+        self._account.close()
+
+    def close(self) -> None:
+        """The job has ended: what is left of the rows goes with it, and counts no more."""
         self._account.close()
 
     def flush(self, *, settle: bool = True) -> None:

@@ -70,6 +70,17 @@ class ChangeSink(Protocol):
 
 
 @dataclass(slots=True)
+class FlushMetrics:
+    """Counters since the start."""
+
+    flushes: int = 0
+    changes: int = 0
+    """Rows of states that flushes wrote to the log, without those that are hidden."""
+    updates: int = 0
+    """Puts, deletes and appends that `changes` combine."""
+
+
+@dataclass(slots=True)
 class SubtaskLog:
     """Log of one subtask: the change sink of its backend."""
 

@@ -97,11 +97,11 @@ def cloud_options(
     url: str,
     options: Mapping[str, Any],
     *,
-    cloud_names: frozenset[str],
+    cloud_names: frozenset[str] | None,
     without: frozenset[str] = frozenset(),
 ) -> tuple[CloudOptions, dict[str, Any]]:
     """The common options of the store at `url`, and the given ones of this cloud alone, which are
-    called `cloud_names`.
+    called `cloud_names`; None: its library checks their names.
 
     Raises ConfigError for one of `without`, those that this cloud does not have, for another one
     that nobody knows, and for a variable of the environment that is none.
@@ -125,9 +125,10 @@ def cloud_options(
             except ValueError as error:
                 problem = f"{name} {error} where {kind.expected} was expected"
                 raise errors.wrong_settings(url, problem) from error
-    if wrong := sorted(options.keys() - _NAMES - cloud_names):
+    others = {name: value for name, value in options.items() if name not in _NAMES}
+    if cloud_names is not None and (wrong := sorted(others.keys() - cloud_names)):
         raise errors.wrong_settings(url, f"unknown options: {', '.join(wrong)}")
-    return CloudOptions(**values), {name: options[name] for name in cloud_names & options.keys()}
+    return CloudOptions(**values), others
 
 
 def checked_endpoint(url: str, endpoint: str) -> str:

@@ -1,7 +1,7 @@
-"""An object store on any file system that fsspec knows and that has no adapter of its own.
+"""A store on any file system that fsspec knows and that has no adapter of its own, to be read.
 
-Invariants: a file system whose create-if-absent is not known to be atomic is refused for
-`create`; listings are never answered from a cache.
+Invariants: `create` is refused, because the file system's is not known to have one winner; listings
+are never answered from a cache.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -39,15 +39,14 @@ def open_fsspec_store(url: str, effects: Effects, options: Mapping[str, Any]) ->
     except OSError as error:
         raise errors.from_os_error(error, f"store {url}") from error
     reopen = partial(open_fsspec_store, url, options=options)
-    return FsspecStore(url, filesystem, root, effects, atomic_create=False, reopen=reopen)
+    return FsspecStore(url, filesystem, root, effects, reopen=reopen)
 
 
 class FsspecStore(PlainStore):
     """Objects as files below `root` of an fsspec file system.
 
-    `atomic_create` vouches for the file system's `pipe_file(mode="create")`. Every method raises
-    StoreUnreachableError, AccessDeniedError and StorageError; the writing ones StoreFullError.
-    fsspec closes a file system's connections with its last user.
+    Every method raises StoreUnreachableError, AccessDeniedError and StorageError; the writing ones
+    StoreFullError. fsspec closes a file system's connections with its last user.
     """
 
     def __init__(
@@ -57,7 +56,6 @@ class FsspecStore(PlainStore):
         root: str,
         effects: Effects,
         *,
-        atomic_create: bool,
         reopen: "Callable[[Effects], FsspecStore] | None" = None,
     ) -> None:
         """`reopen` makes the same store for another event loop; None: this one is for any."""
@@ -65,7 +63,6 @@ class FsspecStore(PlainStore):
         self._filesystem = filesystem
         self._root = root.rstrip("/")
         self._effects = effects
-        self._atomic_create = atomic_create
         self._reopen = reopen
 
     def apart(self, effects: Effects) -> "FsspecStore":
@@ -75,12 +72,9 @@ class FsspecStore(PlainStore):
         await self._write(name, data, mode="overwrite")
 
     async def create(self, name: str, data: bytes) -> None:
-        """Also raises ConditionalPutError, when the create is not known to be atomic."""
-        errors.check_content(name, data)
-        if not self._atomic_create:
-            actual = f"{type(self._filesystem).__name__}, whose create is not known to be atomic"
-            raise errors.no_conditional_put(self.url, actual)
-        await self._write(name, data, mode="create")
+        """Raises ConditionalPutError."""
+        actual = f"{type(self._filesystem).__name__}, whose create is not known to be atomic"
+        raise errors.no_conditional_put(self.url, actual)
 
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         size = (await self.head(name)).size if start or length is not None else None

@@ -52,6 +52,11 @@ def open_gcs_store(url: str, effects: Effects, options: Mapping[str, Any]) -> "G
     return GcsStore(url, *bucket_and_prefix(url), effects, options)
 
 
+def open_on_filesystem(url: str, filesystem: GCSFileSystem, effects: Effects) -> "GcsStore":
+    """The store of `gs://bucket/prefix`, reached by another file system with the same arguments."""
+    return GcsStore(url, *bucket_and_prefix(url), effects, {}, filesystem)
+
+
 class GcsStore(PlainStore):
     """Objects below one prefix of one bucket.
 
@@ -60,13 +65,21 @@ class GcsStore(PlainStore):
     """
 
     def __init__(
-        self, url: str, bucket: str, prefix: str, effects: Effects, options: Mapping[str, Any]
+        self,
+        url: str,
+        bucket: str,
+        prefix: str,
+        effects: Effects,
+        options: Mapping[str, Any],
+        model: GCSFileSystem | None = None,
     ) -> None:
+        """With a `model` its arguments are those of the connection, and there are no options."""
         self.url = url.rstrip("/")
         self._bucket = bucket
         self._root = f"{prefix}/" if prefix else ""
         self._effects = effects
         self._options = options
+        self._model = model
         self._filesystem: GCSFileSystem | None = None
 
     def apart(self, effects: Effects) -> "GcsStore":
@@ -179,7 +192,9 @@ class GcsStore(PlainStore):
         try:
             client = await self._client()
             common, _ = self._settings
-            payer = {"userProject": common.request_payer} if common.request_payer else {}
+            project = client.project if client.requester_pays is True else client.requester_pays
+            project = common.request_payer or project
+            payer = {"userProject": project} if project else {}
             async with client.session.request(
                 method,
                 f"{client._location}{service}/storage/v1/b/{quote(self._bucket)}/o{path}",
@@ -207,20 +222,21 @@ class GcsStore(PlainStore):
 
     async def _client(self) -> GCSFileSystem:
         if self._filesystem is None:
-            filesystem = await self._effects.offload.run(
-                lambda: GCSFileSystem(
-                    asynchronous=True,
-                    skip_instance_cache=True,
-                    use_listings_cache=False,
-                    **self._settings[1],
-                )
-            )
+            filesystem = await self._effects.offload.run(self._connect)
             await filesystem._set_session()
             if self._filesystem is None:
                 self._filesystem = filesystem
             else:
                 await filesystem.session.close()
         return self._filesystem
+
+    def _connect(self) -> GCSFileSystem:
+        model = self._model
+        kind, positional, arguments = GCSFileSystem, (), self._settings[1]
+        if model is not None:
+            kind, positional, arguments = type(model), model.storage_args, model.storage_options
+        own = {"asynchronous": True, "skip_instance_cache": True, "use_listings_cache": False}
+        return kind(*positional, **{**arguments, **own})
 
     def _refusal(self, status: int, content: bytes, name: str, *, creates: bool) -> Exception:
         text = content.decode("utf-8", "replace")

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -21,6 +21,7 @@ import msgspec
 from tidelog.credentials import hide
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, optional_library, require
+from tidelog.storage.config import StorageConfig, s3_config_of_environment
 from tidelog.storage.errors import check_url
 from tidelog.storage.local import LocalStore
 from tidelog.storage.log_store import StoreWithLog
@@ -29,9 +30,14 @@ from tidelog.storage.port import ObjectInfo, ObjectStore, PlainStore, RequestMet
 from tidelog.storage.retry import RetryingStore
 from tidelog.storage.retry_policy import LOCAL_POLICY, RetryPolicy
 
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
 _ENDPOINTS: Final = ("endpoint_url", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 """Options and variables with the URL of a server, to which no credentials belong either."""
 _LOCAL_SCHEMES: Final = frozenset({"", "file", "memory"})
+_S3_CLIENTS: Final = {"obstore": ("s3", "s3"), "s3fs": ("s3fs_store", "s3fs")}
+"""The module of each library that reaches S3, and the extra that installs it."""
 _AZURE: Final = frozenset({"az", "abfs", "abfss"})
 _GOOGLE: Final = frozenset({"gs", "gcs"})
 _SCHEMES: Final = "|".join(_AZURE | _GOOGLE | {"file", "memory", "s3"})
@@ -47,7 +53,9 @@ def open_store(
     url: Url,
     *,
     policy: RetryPolicy | None = None,
+    storage: StorageConfig | None = None,
     options: Mapping[str, Any] | None = None,
+    filesystem: "AbstractFileSystem | None" = None,
     metrics: RequestMetrics | None = None,
     log_url: Url | None = None,
     encryption_key: str | None = None,
@@ -62,6 +70,9 @@ def open_store(
     fsspec knows. `options` are for the store, and for that of the log where both URLs have one
     scheme: for clouds those of docs/guides/object-stores.md, such as `endpoint_url`, and without
     them the cloud's usual variables and files hold; for other schemes those of the file system.
+    `storage` says which library sends the requests, the environment without it. With a
+    `filesystem` of fsspec, such as `s3fs.S3FileSystem()`, its arguments say how they are sent, and
+    there are no `options`; one that cannot create a file exclusively is refused.
     `log_url` chooses where the log of a new store goes, for ever; a store that exists knows where
     its log is. `encryption_key` says where the key of an encrypted store
     comes from: a file, `env:NAME` or `aws-kms:KEY`; with it an empty store becomes an encrypted
@@ -77,6 +88,7 @@ def open_store(
     url, log_url = os.fspath(url), None if log_url is None else os.fspath(log_url)
     counted = metrics or RequestMetrics()
     hide(options or {})
+    hide({} if filesystem is None else filesystem.storage_options)
     hide(os.environ)
     for settings in (options or {}, os.environ):
         for name in _ENDPOINTS:
@@ -85,8 +97,13 @@ def open_store(
 
     def connected(where: str) -> ObjectStore:
         check_url("store URL", where)
-        store_options = options if _scheme(where) == _scheme(url) else None
-        return _open(_scheme(where), where, effects, store_options or {})
+        scheme = _scheme(where)
+        store_options = (options if scheme == _scheme(url) else None) or {}
+        if filesystem is not None and scheme == _scheme(url):
+            module = import_module("tidelog.storage.filesystems")
+            store: ObjectStore = module.open_on(filesystem, where, effects, store_options)
+            return store
+        return _open(scheme, where, effects, store_options, storage)
 
     def opened(where: str) -> ObjectStore:
         store = (connections or Connections()).below(where, path, connected)
@@ -139,7 +156,13 @@ def _scheme(url: str) -> str:
     return url.partition("://")[0] if "://" in url else ""
 
 
-def _open(scheme: str, url: str, effects: Effects, options: Mapping[str, Any]) -> ObjectStore:
+def _open(
+    scheme: str,
+    url: str,
+    effects: Effects,
+    options: Mapping[str, Any],
+    storage: StorageConfig | None,
+) -> ObjectStore:
     if scheme in _LOCAL_SCHEMES and options:
         raise ConfigError(
             f"storage options for {url!r}",
@@ -166,7 +189,9 @@ def _open(scheme: str, url: str, effects: Effects, options: Mapping[str, Any]) -
 
         return shared_memory_store(url.removeprefix("memory://"))
     if scheme == "s3":
-        store: ObjectStore = _cloud("s3", "s3").open_s3_store(url, options)
+        s3 = s3_config_of_environment() if storage is None else storage.s3
+        module, extra = _S3_CLIENTS[s3.client]
+        store: ObjectStore = _cloud(module, extra).open_s3_store(url, options)
     elif scheme in _AZURE:
         store = _cloud("azure", "az").open_azure_store(url, options)
     elif scheme in _GOOGLE:
@@ -178,8 +203,9 @@ def _open(scheme: str, url: str, effects: Effects, options: Mapping[str, Any]) -
             action=f"write s3{url.removeprefix(scheme)}",
         )
     else:
-        module = import_module("tidelog.storage.fsspec_store")
-        store = module.open_fsspec_store(url, effects, options)
+        store = import_module("tidelog.storage.fsspec_store").open_fsspec_store(
+            url, effects, options
+        )
     return store
 
 
@@ -258,6 +284,8 @@ class StoreAccess(msgspec.Struct, frozen=True):
     """S3 endpoint; None: that of AWS, or what the environment says."""
     encryption_key: str | None = None
     """Where the key of an encrypted store comes from; None: the store is not encrypted."""
+    storage: StorageConfig | None = None
+    """Which libraries send requests; None: what the environment says."""
 
     def open(
         self,
@@ -272,6 +300,7 @@ class StoreAccess(msgspec.Struct, frozen=True):
             url,
             effects=effects,
             policy=policy,
+            storage=self.storage,
             options=None if self.endpoint is None else {"endpoint_url": self.endpoint},
             log_url=log_url,
             encryption_key=self.encryption_key,

@@ -20,11 +20,14 @@ from tests.simulator.machine.loop import OWNER, VirtualLoop, run_virtual
 from tidelog import StoreUnreachableError
 from tidelog.concurrency import to_end
 from tidelog.effects import Effects, InlineOffload
+from tidelog.state.recovery import partial_file
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 EPOCH_MS = 1_700_000_000_000
+_TAIL_BYTES = 300
+"""Enough to find where the tail of a file begins, and less than most tails."""
 _THREAD_S = 0.02
 """The longest time that most functions take in a simulated thread ..."""
 _BUSY_S = 0.4
@@ -54,6 +57,10 @@ class Process:
     """Virtual time until which a function keeps the process's event loop busy."""
     damaged: bool = False
     """A part of an object arrived at the process that was not what is stored."""
+    file_s: float = 0.0
+    """Virtual seconds until the whole of a table's file arrives at the process, at most."""
+    arrivals: dict[str, float] = field(default_factory=dict)
+    """When the files arrive that it has asked for."""
     full_disks: float = 0.0
     """Share of the parts of table files that find its disk full."""
     _steps: int = 0
@@ -106,9 +113,11 @@ def work(seconds: float) -> None:
 
 
 @contextmanager
-def disks_that_fill() -> Iterator[None]:
-    """Parts of files go to disks that may be full, as the processes say that write them."""
-    write = os.pwrite
+def small_files() -> Iterator[None]:
+    """Tables of a few rows arrive in as many parts as large ones, on disks that may be full, as the
+    processes say that write them.
+    """
+    write, least_bytes = os.pwrite, partial_file.TAIL_MINIMUM
 
     def write_or_fail(file: int, data: Any, offset: int) -> int:
         process = OWNER.get()
@@ -118,11 +127,11 @@ def disks_that_fill() -> Iterator[None]:
             raise OSError(errno.ENOSPC, "the disk is full (simulated)")
         return write(file, data, offset)
 
-    os.pwrite = write_or_fail
+    os.pwrite, partial_file.TAIL_MINIMUM = write_or_fail, _TAIL_BYTES  # type: ignore[misc]
     try:
         yield
     finally:
-        os.pwrite = write
+        os.pwrite, partial_file.TAIL_MINIMUM = write, least_bytes  # type: ignore[misc]
 
 
 class SimulatedThreads(InlineOffload):

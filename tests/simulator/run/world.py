@@ -244,6 +244,8 @@ class World:
             )
         else:
             runner = JobRunner(job, store, config, effects, restore_from=origin)
+        if config.restore.begin == "at-once":
+            process.file_s = scenario.file_s
         incarnation = Incarnation(process, runner, version, actors)
         self._note(f"{name} starts")
         spared = calm or scenario.loses_objects  # nobody else has its rows then

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from tests.support.faults import FaultyStore
 from tests.support.pipelines import Outside, acted_on, completed, config, copy, effects, running
 from tests.support.pressure import checkpoints
 from tests.support.workers import runner_of, with_workers
-from tidelog import CheckpointConfig, JobRunner
+from tidelog import CheckpointConfig, FileSink, JobRunner
 from tidelog.effects import Effects
 from tidelog.errors import FencedError
 from tidelog.runtime.graph import Job
@@ -113,6 +114,28 @@ def test_an_idle_job_asks_nothing_of_its_store_however_long_it_is_idle(
             assert words_of(sink) == {"a": 2, "b": 2, "c": 2, "d": 1}
 
     asyncio.run(idle())
+
+
+def test_a_file_of_an_idle_job_is_complete_at_its_age(tmp_path: Path) -> None:
+    async def idle() -> None:
+        world = effects()
+        sink = FileSink(tmp_path / "out", "text", roll_every=HOUR_S)
+        runner = JobRunner(copy(Feed("abc"), sink), MemoryStore(), config(), world)
+        async with running(runner):
+            await world.clock.sleep(HOUR_S - 60)
+            assert not complete_files(tmp_path / "out")
+            taken = completed(runner)
+            await world.clock.sleep(120)
+            assert complete_files(tmp_path / "out")
+            assert completed(runner) == taken + 1
+            await world.clock.sleep(HOUR_S)
+            assert completed(runner) == taken + 1
+
+    asyncio.run(idle())
+
+
+def complete_files(directory: Path) -> list[Path]:
+    return list(directory.glob("part-*"))
 
 
 def test_a_job_that_is_idle_since_its_start_takes_its_first_checkpoints_and_no_more() -> None:

@@ -63,7 +63,7 @@ def test_the_shown_default_of_every_option_is_read_back_as_text_and_as_toml(
     option, default = declared.option, declared.default
     assert option.read(option.show(default)) == default
     *section, key = declared.path
-    head = f"[{section[0]}]\n" if section else ""
+    head = f"[{'.'.join(section)}]\n" if section else ""
     file = written(tmp_path, f"{head}{key} = {option.toml(default)}\n")
     assert load_config(file) == JobConfig()
 
@@ -89,6 +89,8 @@ WRONG = [
     ('linger = "1 s"', "option linger", "did you mean upload.linger?"),
     ("zzz = 1", "option zzz", "`tidelog config explain` lists all options"),
     ('upload = "fast"', "upload in", "expected a table [upload] with options; found 'fast'"),
+    ('[storage]\ns3 = "s3fs"', "storage.s3 in", "a table [storage.s3] with options"),
+    ('[storage.s3]\nclient = "boto3"', "one of obstore, s3fs", "found boto3"),
     ("[upload]\nlinger = 20", "option upload.linger", "found 20, which has no unit"),
     ('[upload]\nlinger = "20"', "a time with its unit, such as 250 ms", "found '20'"),
     ('[upload]\nlinger = "2 weeks"', "from 0 s to 1 min", "found '2 weeks'"),

@@ -286,3 +286,18 @@ def test_entries_that_were_deleted_at_the_front_of_a_map_are_not_passed_again() 
     assert not queue.exists()
     queue.updateValue((250,), (1,))
     assert list(queue.keys()) == [(250,)]
+
+
+def test_the_rows_of_a_subtask_that_has_ended_leave_memory_when_others_need_it() -> None:
+    bench = Bench()
+    state = bench.value()
+    for key in range(1_000):
+        bench.update(state, key, key)
+    backend, memory = bench.backend, bench.backend.memory
+    assert not backend.crowded and memory.used_bytes > 0
+    backend.release()
+    logged = bench.logged
+    memory.limit_bytes = 1
+    list(memory.make_room())
+    assert memory.used_bytes == 0 == backend.rows_bytes() and not memory.accounts
+    assert bench.logged == logged, "nothing is flushed any more"

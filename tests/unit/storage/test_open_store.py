@@ -15,11 +15,14 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from tests.support.clock import VirtualClock
 from tests.unit.storage.conformance import names
+from tests.unit.storage.test_every_store_conforms import CreatingStore
 from tests.wire.calls import OPERATIONS, call
 from tidelog import (
     AccessDeniedError,
     ConditionalPutError,
     ConfigError,
+    S3Config,
+    StorageConfig,
     StorageError,
     StoreFullError,
     StoreUnreachableError,
@@ -29,7 +32,6 @@ from tidelog.effects import Effects, InlineOffload
 from tidelog.ids import Generation, MaterializationId, Slot
 from tidelog.storage import object_names
 from tidelog.storage import open as opening
-from tidelog.storage.fsspec_store import FsspecStore
 from tidelog.storage.port import RequestMetrics
 
 INLINE = Effects(offload=InlineOffload())
@@ -103,6 +105,23 @@ def test_a_url_that_cannot_work_is_refused(url: str, message: str) -> None:
         open_store(url, effects=INLINE)
 
 
+async def test_the_client_of_s3_is_the_one_that_is_set() -> None:
+    by_s3fs = StorageConfig(S3Config("s3fs"))
+    store = open_store("s3://bucket", storage=by_s3fs, options={"multipart_above": 1})
+    with pytest.raises(ConfigError, match="multipart_above, which this cloud does not have"):
+        await store.get("name")
+    with pytest.raises(ConfigError, match="boto3"):
+        S3Config("boto3")
+
+
+def test_a_client_of_s3_that_the_environment_names_wrong_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TIDELOG__STORAGE__S3__CLIENT", "boto3")
+    with pytest.raises(ConfigError, match=r"storage\.s3\.client.*obstore, s3fs.*boto3"):
+        open_store("s3://bucket", effects=INLINE)
+
+
 @pytest.mark.parametrize(
     ("url", "module", "extra"),
     [
@@ -164,7 +183,7 @@ async def test_an_error_of_the_file_system_is_translated(
 ) -> None:
     filesystem = Failing(global_store=False, skip_instance_cache=True)
     filesystem.error = error
-    store = FsspecStore("odd://x", filesystem, "/x", INLINE, atomic_create=True)
+    store = CreatingStore("odd://x", filesystem, "/x", INLINE)
     with pytest.raises(StorageError, match="odd://x/name") as raised:
         await call(store, operation)
     assert type(raised.value) is expected

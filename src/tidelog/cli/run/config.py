@@ -87,9 +87,7 @@ def explain(output: Output, /, name: str | None) -> int:
     if name is not None and (declared := _named(name)) is not None:
         output.show(_fields(declared), *_described(declared))
         return EXIT_OK
-    options = [
-        o for o in OPTIONS.values() if name is None or (len(o.path) > 1 and o.path[0] == name)
-    ]
+    options = [o for o in OPTIONS.values() if name is None or o.name.startswith(f"{name}.")]
     if not options:
         raise ConfigError(
             f"option {name}",
@@ -147,12 +145,14 @@ def _described(declared: Declared) -> Iterator[str]:
 
 
 def _python(declared: Declared) -> str:
-    *section, key = declared.path
-    inner = f"{key}={declared.default!r}"
-    if not section:
-        return f"JobConfig({inner})"
-    part = type(getattr(JobConfig(), section[0])).__name__
-    return f"JobConfig({section[0]}={part}({inner}))"
+    *sections, key = declared.path
+    parts = [JobConfig()]
+    for section in sections:
+        parts.append(getattr(parts[-1], section))
+    text = f"{key}={declared.default!r}"
+    for part, section in reversed(list(zip(parts[1:], sections, strict=True))):
+        text = f"{section}={type(part).__name__}({text})"
+    return f"JobConfig({text})"
 
 
 def _plain(value: Any) -> Any:

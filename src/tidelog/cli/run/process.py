@@ -127,7 +127,7 @@ class _Stores:
     """Opens the store of the job, in this process and in each worker."""
 
     def __init__(self, options: RunOptions, config: JobConfig) -> None:
-        self.access = StoreAccess(options.endpoint, config.encryption_key)
+        self.access = StoreAccess(options.endpoint, config.encryption_key, config.storage)
         self.open = partial(
             self.access.open, options.store, policy=config.retry, log_url=options.log_store
         )

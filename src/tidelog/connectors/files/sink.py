@@ -166,6 +166,9 @@ class FilesWriter(SinkWriter):
             if disk.f_bavail * disk.f_frsize < appended:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
+    def due(self) -> bool:
+        return bool(self._rolling.due())
+
     def commit(self, transaction: bytes) -> None:
         """Add the parts to the files in view.
 

@@ -80,6 +80,10 @@ class ChannelOutput:
         """There is room for the usual output of one buffer of input."""
         return all(edge.pool.available for edge in self._edges)
 
+    def due(self) -> bool:
+        """Whether what was sent waits for a checkpoint alone."""
+        return False
+
     def notify(self, listener: Callable[[], None]) -> None:
         """Call `listener` when an edge becomes available."""
         for edge in self._edges:

@@ -232,8 +232,7 @@ class SubtaskStates:
         self._close(task)
         if subtask.backend.hydration is not None:
             subtask.backend.hydration.close()
-        for _ in subtask.backend.release():
-            await self.start.effects.clock.sleep(0)
+        subtask.backend.release()
         subtask.released = True
         await self._remove(task, subtask.backend.table)
         await self.start.effects.offload.run(shutil.rmtree, subtask.snapshots.directory, True)
@@ -249,8 +248,7 @@ class SubtaskStates:
         """
         tables = [loaded.table for loaded in self._loaded.values()] + [*self._created.values()]
         for subtask in self.subtasks.values():
-            for _ in subtask.backend.release():  # other jobs of the process may use the memory
-                pass
+            subtask.backend.close()
             if not subtask.released:
                 tables.append(subtask.backend.table)
         if self.hydration is not None:

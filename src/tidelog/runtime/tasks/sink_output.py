@@ -116,6 +116,10 @@ class SinkOutput(ChannelOutput):
         if self.work.turn.ended():
             await self.work.rest()
 
+    def due(self) -> bool:
+        with user_code(self._name):
+            return self._writer.due()
+
     async def pre_commit(self, checkpoint: CheckpointId) -> tuple[bytes, ...]:
         """Close the open transaction; returns all that a completed checkpoint would commit."""
         with self.work.waiting():

@@ -81,6 +81,8 @@ class Task(ABC):
         durable, progress = self._durable_progress, self._progress()
         if durable is None or self._data_ended or progress.work != durable.work:
             return Change.STATE
+        if self.parts.output.due():
+            return Change.STATE
         return Change.NONE if progress == durable else Change.POSITION
 
     def _progress(self) -> Progress:

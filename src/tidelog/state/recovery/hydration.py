@@ -147,6 +147,7 @@ class Hydration:
     arrivals: Arrivals[PartialFile, TableHydration] = field(default_factory=Arrivals)
     _files: dict[str, PartialFile] = field(default_factory=dict)
     """By object."""
+    _placing: asyncio.Lock = field(default_factory=asyncio.Lock)
     _numbers: "count[int]" = field(default_factory=count)
     _fetching: dict[Part, "asyncio.Task[None]"] = field(default_factory=dict)
     _hedged: set[Part] = field(default_factory=set)
@@ -166,7 +167,9 @@ class Hydration:
 
     async def open(self, descriptor: Descriptor, serve: Serve, directory: Path) -> TableHydration:
         """Open a table in a directory, which is absent, before its files are here."""
-        files = await self._placed(descriptor.shared)
+        async with self._placing:
+            # A table that shares a file finds its placeholder, which is made in a thread.
+            files = await self._placed(descriptor.shared)
         run = self.effects.offload.run
         await run(_lay_out, descriptor.private, list(files.items()), directory)
         parts, has_tails = TableParts(self, files), await self._tails(files.values())

@@ -23,7 +23,7 @@ from tidelog.table.sst_tail import tail_start
 
 _TAIL_SHARE: Final = 40
 """One of so many bytes of a file is fetched as its tail at first; the rest, if there is, then."""
-_TAIL_MINIMUM: Final = 8 << 10
+TAIL_MINIMUM: Final = 8 << 10
 
 
 @dataclass(slots=True, eq=False)
@@ -41,7 +41,7 @@ class PartialFile:
         if self.has_tail:
             return
         size = self.object.size
-        length = min(size, max(_TAIL_MINIMUM, size // _TAIL_SHARE))
+        length = min(size, max(TAIL_MINIMUM, size // _TAIL_SHARE))
         data = await self._get(store, size - length, length)
         start = tail_start(data, size)
         if start is not None and start < size - length:

@@ -88,6 +88,9 @@ class _TrappedWriter(SinkWriter):
     def full(self) -> bool:
         return self._inner.full()
 
+    def due(self) -> bool:
+        return self._inner.due()
+
     def make_room(self) -> None:
         self._inner.make_room()
 
