@@ -28,7 +28,7 @@ from tidelog.errors import CorruptObjectError, StoreUnreachableError
 from tidelog.events import Event
 from tidelog.state.recovery.arrivals import Arrivals
 from tidelog.state.recovery.partial_file import PartialFile
-from tidelog.state.recovery.progress import HydrationProgress
+from tidelog.state.recovery.progress import HydrationProgress, RestoreProgress
 from tidelog.storage.port import ObjectStore
 from tidelog.table.failures import failures
 from tidelog.table.holes import Hole, check_room, make_placeholder
@@ -139,7 +139,8 @@ class Hydration:
 
     store: ObjectStore
     effects: Effects
-    progress: HydrationProgress
+    restore: RestoreProgress
+    """What arrives later is no part of the restore."""
     directory: Path
     """For placeholders; absent before."""
     concurrency: int
@@ -164,6 +165,10 @@ class Hydration:
 
     def __post_init__(self) -> None:
         self._aside = self.effects.aside(self.effects)
+
+    @property
+    def progress(self) -> HydrationProgress:
+        return self.restore.hydration
 
     async def open(self, descriptor: Descriptor, serve: Serve, directory: Path) -> TableHydration:
         """Open a table in a directory, which is absent, before its files are here."""
@@ -196,6 +201,7 @@ class Hydration:
             files[table_object.name] = file
         size = sum(file.object.size for file in new)
         await self.effects.offload.run_to_end(self._make_placeholders, new, size)
+        self.restore.total_bytes -= size
         self.progress.total_bytes += size
         return files
 
