@@ -36,7 +36,7 @@ from tidelog.table.port import Serve, ServedTable
 
 logger = logging.getLogger(__name__)
 
-TAILS_S: Final = 0.5
+TAILS_S: Final = 1.5
 """So long a start waits for the tails of all files. With them RocksDB opens each file once and for
 good; without, it opens those that are read first, and a look-up in them takes a little longer."""
 _CHECKED_AT_ONCE: Final = 2
@@ -215,7 +215,9 @@ class Hydration:
 
     async def _tails(self, files: Iterable[PartialFile]) -> bool:
         """Begin to fetch the tails of files; whether all are here in `TAILS_S`."""
-        fetches = [self._start(Part(file, None, 0)) for file in files]
+        # The newest first: without the others RocksDB opens these, one after the other.
+        newest_first = reversed(list(files))
+        fetches = [self._start(Part(file, None, 0)) for file in newest_first]
         late: set[asyncio.Task[None]] = set()
         if fetches:
             here, late = await asyncio.wait(fetches, timeout=TAILS_S)
