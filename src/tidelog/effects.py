@@ -11,16 +11,16 @@ import selectors
 import threading
 import time
 import weakref
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, ClassVar, Final, ParamSpec, Protocol, TypeVar, cast
 
-from tidelog.concurrency import to_end
+from tidelog.concurrency import Interruption, answer_of, to_end
 from tidelog.interrupt import flush_streams
 
 P = ParamSpec("P")
@@ -99,63 +99,6 @@ class SystemClock:
 
     def hand_over(self, seconds: float) -> None:
         time.sleep(seconds)
-
-
-class Interruption:
-    """How a function in a thread learns that its caller was cancelled: one that waits for an answer
-    from outside says with `interruptible` what ends its wait.
-    """
-
-    _current: ClassVar = threading.local()
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._stops: list[Callable[[], None]] = []
-        self._cancelled = False
-
-    def within(self, call: Callable[[], T]) -> Callable[[], T]:
-        """The function, with this as its interruption."""
-
-        def run() -> T:
-            self._current.interruption = self
-            try:
-                return call()
-            finally:
-                self._current.interruption = None
-
-        return run
-
-    def cancel(self) -> None:
-        """In the event loop: end what waits."""
-        with self._lock:
-            self._cancelled = True
-            for stop in self._stops:
-                stop()
-
-    def follow(self, call: "asyncio.Future[Any]") -> None:
-        """A caller that waits no more has cancelled its future."""
-        if call.cancelled():
-            self.cancel()
-
-    @contextmanager
-    def calling(self, stop: Callable[[], None]) -> Iterator[None]:
-        with self._lock:
-            self._stops.append(stop)
-            if self._cancelled:
-                stop()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._stops.remove(stop)
-
-
-def interruptible(stop: Callable[[], None]) -> AbstractContextManager[None]:
-    """In a function that an `Offload` runs: `stop`, which is short, is called by another thread
-    when the function's caller is cancelled meanwhile.
-    """
-    interruption = getattr(Interruption._current, "interruption", None)
-    return nullcontext() if interruption is None else interruption.calling(stop)
 
 
 _WorkQueue = SimpleQueue[Callable[[], None] | None]
@@ -349,10 +292,7 @@ class LoopAside:
             if self._loop is None:
                 self._loop, _ = loop_thread()
             answer = asyncio.run_coroutine_threadsafe(work(), self._loop)
-        try:
-            return answer.result(seconds)
-        finally:
-            answer.cancel()
+        return answer_of(answer, seconds)
 
     def close(self) -> None:
         """End the thread; what is under way is cancelled."""

@@ -238,25 +238,10 @@ class Event(Enum):
         INFO,
         "generation %(generation)d of job %(job)r runs, restored from checkpoint %(checkpoint)s",
     )
-    TABLES_LOADED_FIRST = (
-        INFO,
-        "the job begins when %(operator)s is loaded, although it is to begin at once: %(reason)s",
-    )
-    TABLES_WHOLE = (
-        INFO,
-        "all tables are whole, %(bytes)d bytes in %(seconds).1f s; %(blocks)d parts of files were "
-        "fetched as reads needed them, and %(waits)d reads waited, %(waited_s).1f s in all",
-    )
-    TABLES_WAIT = (
-        WARNING,
-        "the store does not answer for files of tables that serve before they are whole, and is "
-        "asked until it does; records that need them wait: %(error)s",
-    )
-    READ_WAITED = (
-        WARNING,
-        "a read has waited %(waited_s).1f s for a part of %(object)s, and with it all that its "
-        "thread does",
-    )
+    TABLES_LOADED_FIRST = (INFO, "%(operator)s is loaded before the job begins: %(reason)s")
+    TABLES_WHOLE = (INFO, "all %(bytes)d bytes of tables are here after %(seconds).1f s")
+    TABLES_WAIT = (WARNING, "tables that are not whole wait for the store: %(error)s")
+    READ_WAITED = (WARNING, "a read has waited %(waited_s).1f s for a part of %(object)s")
     STATE_DROPPED = (WARNING, "job %(job)r: dropped, as allowed: %(dropped)s")
     STATE_MIGRATED = (WARNING, "operator %(operator)r: %(rows)d stored rows migrated")
     STATE_UNDECLARED = (

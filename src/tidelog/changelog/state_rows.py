@@ -173,10 +173,6 @@ class StateRows:
             self._rows.may_leave((row,))
         return value
 
-    def has(self, key: bytes) -> bool:
-        """Whether the row is in memory."""
-        return self._rows.get(key) is not None
-
     def changed(self, key: bytes) -> Any | None:
         """The row's value if it was put since the last flush, else None."""
         row = self._rows.get(key)

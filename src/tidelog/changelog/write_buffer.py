@@ -109,8 +109,8 @@ class WriteBuffer:
         return sum(rows.cached_bytes for rows in (*self._states, *self._caches))
 
     def has(self, key: bytes) -> bool:
-        """Whether a row is in memory, so that the table is not asked for it."""
-        return any(rows.has(key) for rows in self._states)
+        """Whether a row with a value is in memory, so that the table is not asked for it."""
+        return any(rows.newest(key, None) is not None for rows in self._states)
 
     def evict(self, size: int) -> int:
         """Forget some rows that the table has as well, of about so many bytes; their number.

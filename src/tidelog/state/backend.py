@@ -29,8 +29,7 @@ from tidelog.ids import SeqNo
 from tidelog.state.config import FlushConfig
 from tidelog.state.event_time import EventTime
 from tidelog.state.key_groups import KeyGroupRange, encode_key, key_group
-from tidelog.state.log import ChangeSink
-from tidelog.state.recovery.reads import FIRST_ROWS, KeyReads
+from tidelog.state.log import ChangeSink, FlushMetrics
 from tidelog.state.registry import StateRegistry
 from tidelog.state.ttl import TtlSweep
 from tidelog.table.port import Table
@@ -59,17 +58,6 @@ _PIECE_AGE: Final = 1 / 4
 """Share of `flush.max_age` before which changed rows are not flushed early."""
 MAX_BATCH_BYTES = 8 << 20
 """A flush of more than this is several batches: table and log copy each as a whole."""
-
-
-@dataclass(slots=True)
-class FlushMetrics:
-    """Counters since the start."""
-
-    flushes: int = 0
-    changes: int = 0
-    """Rows of states that flushes wrote to the log, without those that are hidden."""
-    updates: int = 0
-    """Puts, deletes and appends that `changes` combine."""
 
 
 @dataclass(slots=True)
@@ -163,29 +151,6 @@ class KeyedBackend:
     def is_whole(self) -> bool:
         """Whether reads of the table never wait for parts of its files."""
         return self.hydration is None or self.hydration.is_whole
-
-    async def fetch(self, group_keys: list[bytes], rows: list[bytes] | None) -> None:
-        """Fetch what is missing to handle records of these keys, given after their key groups.
-
-        `rows` are the keys of the rows that are read for them; None: what the states tell.
-        """
-        assert self.hydration is not None
-        reads = self._key_reads()
-        keys, ranges = (
-            ([row for row in rows if not self.buffer.has(row)], [])
-            if rows is not None
-            else reads.of(group_keys, self.buffer.has)
-        )
-        await self.hydration.ensure(keys, ranges, FIRST_ROWS)
-
-    async def fetch_timers(self) -> None:
-        """Fetch what is missing for the first look at the timers."""
-        assert self.hydration is not None
-        _, ranges = self._key_reads().of_timers(self.owned.encoded())
-        await self.hydration.ensure([], ranges)
-
-    def _key_reads(self) -> KeyReads:
-        return KeyReads(self.registry.infos())
 
     def rows_bytes(self) -> int:
         """About how much memory the rows take that are buffered, dirty or cached."""

@@ -75,7 +75,7 @@ class RestoreConfig:
         64 << 20,
         Size(Range(0)),
         "With `at-once`: tables of a process up to this size together are loaded whole first.",
-        when="0 where even a small state is behind a slow link.",
+        when="0 where the link is so slow that even a small state takes long.",
     )
 
     def shared_by(self, subtasks: int, memory: int) -> "RestoreConfig":

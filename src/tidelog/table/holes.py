@@ -39,6 +39,16 @@ class Hole(NamedTuple):
     length: int
 
 
+class Gaps(NamedTuple):
+    """What stands between reads and their answers."""
+
+    keys: list[bytes]
+    """The keys that cannot be read yet."""
+    ranges: list[tuple[bytes, bytes]]
+    """The ranges of keys of which the first rows cannot be read yet."""
+    holes: list[Hole]
+
+
 class Holes(Protocol):
     """Where the missing parts of a table's files come from; called from any thread."""
 
@@ -48,7 +58,7 @@ class Holes(Protocol):
         Blocks. Does nothing for a file that is whole. Raises what the store raises.
         """
 
-    def damage(self, hole: Hole, found: str) -> CorruptObjectError | None:
+    def damage(self, hole: Hole, problem: str) -> CorruptObjectError | None:
         """The error for a part that is bad although it was fetched; None: its file is whole."""
 
 

@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from rocksdict import ReadOptions, Snapshot
 
 from tidelog.errors import TidelogError
 from tidelog.table.failures import failures, translate
 from tidelog.table.frame import Row
-from tidelog.table.holes import Hole, Holes, hole_of
+from tidelog.table.holes import Gaps, Hole, Holes, hole_of
 from tidelog.table.port import PreparedRows
 from tidelog.table.rocksdb import RocksTable
 from tidelog.table.rocksdict_options import TableOptions
@@ -32,16 +32,6 @@ READ_AHEAD: Final = 256 << 10
 """Bytes that a scan fetches from its first hole on; twice as many at each further one, ..."""
 READ_AHEAD_LIMIT: Final = 1 << 20
 """... up to so many."""
-
-
-class Missing(NamedTuple):
-    """What stands between reads and their answers."""
-
-    keys: list[bytes]
-    """The keys that cannot be read yet."""
-    ranges: list[tuple[bytes, bytes]]
-    """The ranges of keys of which the first rows cannot be read yet."""
-    holes: list[Hole]
 
 
 class HydratingTable(RocksTable):
@@ -65,33 +55,29 @@ class HydratingTable(RocksTable):
         except Exception:
             # The error names the first hole; all of them are filled side by side.
             filling = _Filling(self._holes, self._directory)
-            missing = self.missing(listed)
-            while missing.holes:
-                filling.fill_all(missing.holes)
-                missing = self.missing(missing.keys)
+            gaps = self.gaps(listed)
+            while gaps.holes:
+                filling.fill_all(gaps.holes)
+                gaps = self.gaps(gaps.keys)
         return cast("list[bytes | None]", self._read(lambda: self._db.get(listed)))
 
-    def missing(
+    def gaps(
         self, keys: list[bytes], ranges: Sequence[tuple[bytes, bytes]] = (), rows: int = 1
-    ) -> Missing:
-        """What is missing to read these keys, and the first rows of these ranges of keys.
-
-        Raises what reads raise. Callable from a thread.
-        """
+    ) -> Gaps:
         holes: dict[Hole, None] = {}
-        missing_keys: list[bytes] = []
-        missing_ranges: list[tuple[bytes, bytes]] = []
+        unread_keys: list[bytes] = []
+        unread_ranges: list[tuple[bytes, bytes]] = []
         get = cast("Callable[[object], object]", self._db.get)
         if keys and self._hole_met(partial(get, keys)) is not None:
             for key in keys:
                 if hole := self._hole_met(partial(get, key)):
                     holes[hole] = None
-                    missing_keys.append(key)
+                    unread_keys.append(key)
         for bounds in ranges:
             if hole := self._hole_met(partial(self._look, *bounds, rows)):
                 holes[hole] = None
-                missing_ranges.append(bounds)
-        return Missing(missing_keys, missing_ranges, list(holes))
+                unread_ranges.append(bounds)
+        return Gaps(unread_keys, unread_ranges, list(holes))
 
     def _hole_met(self, read: Callable[[], object]) -> Hole | None:
         try:
@@ -169,7 +155,6 @@ class HydratingTable(RocksTable):
         return False  # nobody has looked; a table with files has rows, but for deleted ones
 
     def whole(self) -> None:
-        """All files are here: from now on it is compacted. Blocking; callable from a thread."""
         with failures(self._directory):
             self._db.set_options({"disable_auto_compactions": "false"})
         self._is_whole = True
@@ -209,12 +194,10 @@ class _Filling:
 
     def fill_all(self, holes: list[Hole]) -> None:
         """Fill holes side by side; raises for one that was filled before."""
-        for hole in holes:
-            if hole in self._filled:
-                found = f"{hole.file}: the part at {hole.offset} is bad"
-                raise self._holes.damage(hole, found) or translate(
-                    Exception(f"Corruption: {found}"), self._directory
-                )
+        for hole in self._filled.intersection(holes):
+            problem = f"a bad part of {hole.file} at {hole.offset}"
+            local = translate(Exception(f"Corruption: {problem}"), self._directory)
+            raise self._holes.damage(hole, problem) or local
         self._filled.update(holes)
         self._holes.fill(holes, 0)
 

@@ -11,11 +11,9 @@ Invariants every table keeps (`tests/unit/table/conformance.py` proves them):
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from tidelog.table.holes import Holes
-    from tidelog.table.hydrating import HydratingTable
+from tidelog.table.holes import Gaps, Holes
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +89,22 @@ class Table(Protocol):
     def close(self) -> None: ...
 
 
-Serve = Callable[[Path, "Holes", bool], "HydratingTable"]
+class ServedTable(Table, Protocol):
+    """An open table whose files still arrive; reads meet holes, and wait until they are filled."""
+
+    def gaps(
+        self, keys: list[bytes], ranges: Sequence[tuple[bytes, bytes]] = (), rows: int = 1
+    ) -> Gaps:
+        """What is missing to read these keys, and the first rows of these ranges of keys.
+
+        Raises what reads raise. Callable from a thread.
+        """
+
+    def whole(self) -> None:
+        """All files are here: from now on it is compacted. Blocking; callable from a thread."""
+
+
+Serve = Callable[[Path, Holes, bool], ServedTable]
 """Opens a table from a snapshot's files of which most are placeholders; blocking. The flag says
 that the tails of all files are there. Raises what `TableFactory.restore` and the holes raise."""
 

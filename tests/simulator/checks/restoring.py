@@ -30,7 +30,7 @@ from tidelog.storage.memory import MemoryStore
 from tidelog.table.hydrating import HydratingTable
 from tidelog.table.memory import MemoryTableFactory
 from tidelog.table.port import Table, TableFactory
-from tidelog.table.rocksdb import RocksTableFactory
+from tidelog.table.rocksdb_factory import RocksTableFactory
 
 Rows = dict[bytes, bytes]
 _LOOKS: Final = 4

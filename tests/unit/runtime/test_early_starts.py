@@ -1,9 +1,11 @@
 """A job that begins before its state is here gives the results of one that waits for it."""
 
 import asyncio
+import base64
 import copy
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -27,7 +29,7 @@ from tests.support.faults import Fault, FaultKind, SteerableStore
 from tests.support.jobs import contents
 from tests.support.pipelines import Outside
 from tests.unit.verify.stores import with_objects
-from tidelog import MaterializeConfig, RestoreConfig
+from tidelog import MaterializeConfig, RestoreConfig, open_store
 from tidelog.errors import CorruptObjectError, StoreFullError
 from tidelog.state.recovery.partial_file import PartialFile
 from tidelog.storage.memory import MemoryStore
@@ -255,3 +257,27 @@ def test_a_start_that_must_upload_all_of_its_state_waits_for_it(logged: Logged) 
 
     asyncio.run(run())
     check(sink)
+
+
+def test_an_encrypted_state_begins_early_as_any_other(held: Held, tmp_path: Path) -> None:
+    objects, sink = early_starts.state()
+    key = tmp_path / "key"
+    key.write_bytes(base64.b64encode(bytes(range(32))))
+    key.chmod(0o600)
+    store, output = encrypted(tmp_path, key), copy.deepcopy(sink)
+
+    async def run() -> None:
+        for name, data in objects.items():
+            await store.put(name, data)
+        async with started(store, output, Fed(BEFORE + 1000)) as runner:
+            await until(lambda: read(runner) == 1000)
+            await durable(runner)
+        held.released.set()
+        await finish(store, output)
+
+    asyncio.run(run())
+    check(output)
+
+
+def encrypted(directory: Path, key: Path) -> ObjectStore:
+    return open_store(f"memory://{directory.name}", encryption_key=str(key))

@@ -8,7 +8,8 @@ from tidelog.errors import CorruptObjectError
 from tidelog.table.failures import corrupt
 from tidelog.table.holes import Hole, make_placeholder, write_part
 from tidelog.table.hydrating import HydratingTable
-from tidelog.table.rocksdb import SNAPSHOT_NAME, RocksTableFactory
+from tidelog.table.rocksdb import SNAPSHOT_NAME
+from tidelog.table.rocksdb_factory import RocksTableFactory
 from tidelog.table.sst_tail import tail_start
 
 
@@ -34,8 +35,8 @@ class LocalHoles:
                 end = hole.offset + max(hole.length, ahead)
                 write_part(self.directory / hole.file, hole.offset, data[hole.offset : end])
 
-    def damage(self, hole: Hole, found: str) -> CorruptObjectError | None:
-        return None if hole.file in self.whole else corrupt(hole.file, "what was written", found)
+    def damage(self, hole: Hole, problem: str) -> CorruptObjectError | None:
+        return None if hole.file in self.whole else corrupt(hole.file, "what was written", problem)
 
     def fill_all(self) -> None:
         for path in self.source.glob("*.sst"):

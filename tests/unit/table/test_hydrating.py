@@ -26,7 +26,8 @@ from tidelog.errors import CorruptObjectError
 from tidelog.table.holes import Hole, hole_of
 from tidelog.table.hydrating import HydratingTable
 from tidelog.table.port import Freeze, TableFile
-from tidelog.table.rocksdb import RocksTable, RocksTableFactory
+from tidelog.table.rocksdb import RocksTable
+from tidelog.table.rocksdb_factory import RocksTableFactory
 from tidelog.table.rocksdict_options import table_options
 from tidelog.table.sst_tail import tail_start
 

@@ -30,7 +30,7 @@ from tidelog.state.recovery.progress import RestoreProgress
 from tidelog.state.recovery.restorer import Restorer
 from tidelog.state.schema.decode import RowDecoder
 from tidelog.table.port import Table
-from tidelog.table.rocksdb import RocksTableFactory
+from tidelog.table.rocksdb_factory import RocksTableFactory
 
 Format = Literal["rocksdb", "jsonl"]
 

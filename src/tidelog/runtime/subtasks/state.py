@@ -166,7 +166,7 @@ class SubtaskStates:
             self.hydration = Hydration(
                 start.objects,
                 start.effects,
-                self.progress.hydration,
+                self.progress,
                 start.directory / "placeholders",
                 restore.concurrency,
             )

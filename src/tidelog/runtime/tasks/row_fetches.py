@@ -5,11 +5,13 @@ its rows is not known waits as it is read.
 """
 
 import asyncio
+from itertools import filterfalse
 
 from tidelog.concurrency import SharedTasks
 from tidelog.runtime.channels.gate import Gate
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.tasks.task_checkpoints import TaskParts
+from tidelog.state.recovery.reads import FIRST_ROWS, KeyReads
 
 
 class RowFetches:
@@ -17,20 +19,24 @@ class RowFetches:
 
     def __init__(self, parts: TaskParts) -> None:
         self._parts = parts
+        self._backend = parts.backend
+        assert parts.backend.hydration is not None
+        self._hydration = parts.backend.hydration
         self._tasks = SharedTasks()
         self._begun: dict[int, tuple[KeyedBatch, asyncio.Task[None]]] = {}
         """By the identity of a buffer, which cannot be another's as long as it is here."""
 
     async def timers(self) -> None:
         """Fetch the timers that are due first."""
-        await self._parts.backend.fetch_timers()
+        reads = KeyReads(self._backend.registry.infos()).of_timers(self._backend.owned.encoded())
+        await self._hydration.ensure([], reads.ranges)
 
     async def for_batch(self, batch: Batch, gate: Gate) -> "RowFetches | None":
         """Return when the rows of a buffer are here; those of buffers that wait are on their way.
 
         None: the table is whole, and nothing more is to be fetched. Raises what reads raise.
         """
-        if self._parts.backend.is_whole:
+        if self._hydration.is_whole:
             await self.close()
             return None
         if isinstance(batch, KeyedBatch):
@@ -49,4 +55,11 @@ class RowFetches:
         await self._tasks.close()
 
     async def _fetch(self, batch: KeyedBatch) -> None:
-        await self._parts.backend.fetch(batch.group_keys, self._parts.chain.rows_read(batch))
+        """Fetch the rows that the operator names, or those that its states tell."""
+        in_memory, rows = self._backend.buffer.has, self._parts.chain.rows_read(batch)
+        if rows is None:
+            states = KeyReads(self._backend.registry.infos())
+            keys, ranges = states.of(batch.group_keys, in_memory)
+        else:
+            keys, ranges = list(filterfalse(in_memory, rows)), []
+        await self._hydration.ensure(keys, ranges, FIRST_ROWS)

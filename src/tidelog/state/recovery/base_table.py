@@ -33,7 +33,7 @@ from tidelog.storage.port import ObjectStore
 from tidelog.table.failures import failures
 from tidelog.table.memory import MemoryTableFactory
 from tidelog.table.port import Table, TableFactory
-from tidelog.table.rocksdb import RocksTableFactory
+from tidelog.table.rocksdb_factory import RocksTableFactory
 from tidelog.table.rocksdb_options import RocksDBConfig
 
 if TYPE_CHECKING:
@@ -118,7 +118,6 @@ class TableFiles:
         """As `open`, the table that a subtask goes on with; it may serve before it is whole."""
         if self.hydration is None or factory.serve is None:
             return BaseTable(await self.open(descriptor, factory, directory))
-        self.progress.total_bytes -= descriptor.table_bytes
         with self.progress.timings.open:
             served = await self.hydration.open(descriptor, factory.serve, directory)
         return BaseTable(served.table, hydration=served)

@@ -28,12 +28,11 @@ from tidelog.errors import CorruptObjectError, StoreUnreachableError
 from tidelog.events import Event
 from tidelog.state.recovery.arrivals import Arrivals
 from tidelog.state.recovery.partial_file import PartialFile
-from tidelog.state.recovery.progress import HydrationProgress
+from tidelog.state.recovery.progress import HydrationProgress, RestoreProgress
 from tidelog.storage.port import ObjectStore
 from tidelog.table.failures import failures
 from tidelog.table.holes import Hole, check_room, make_placeholder
-from tidelog.table.hydrating import HydratingTable
-from tidelog.table.port import Serve
+from tidelog.table.port import Serve, ServedTable
 
 logger = logging.getLogger(__name__)
 
@@ -89,16 +88,16 @@ class TableParts:
         if missing:
             self.hydration.wait_for(missing, ahead)
 
-    def damage(self, hole: Hole, found: str) -> CorruptObjectError | None:
+    def damage(self, hole: Hole, problem: str) -> CorruptObjectError | None:
         file = self.files[hole.file]
-        return None if file.is_whole else file.damage(found)
+        return None if file.is_whole else file.damage(problem)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableHydration:
     """A table that serves, and what of it is missing."""
 
-    table: HydratingTable
+    table: ServedTable
     parts: TableParts
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     """All files are here."""
@@ -121,7 +120,7 @@ class TableHydration:
         while not self.is_whole and (keys or ranges):
             # In a thread of its own: those of the pool check the files that arrive.
             keys, ranges, holes = await hydration.effects.offload.wait(
-                self.table.missing, keys, ranges, rows
+                self.table.gaps, keys, ranges, rows
             )
             for hole in filled.intersection(holes):
                 if damage := self.parts.damage(hole, f"a bad part at {hole.offset}"):
@@ -140,7 +139,8 @@ class Hydration:
 
     store: ObjectStore
     effects: Effects
-    progress: HydrationProgress
+    restore: RestoreProgress
+    """What arrives later is no part of the restore."""
     directory: Path
     """For placeholders; absent before."""
     concurrency: int
@@ -165,6 +165,10 @@ class Hydration:
 
     def __post_init__(self) -> None:
         self._aside = self.effects.aside(self.effects)
+
+    @property
+    def progress(self) -> HydrationProgress:
+        return self.restore.hydration
 
     async def open(self, descriptor: Descriptor, serve: Serve, directory: Path) -> TableHydration:
         """Open a table in a directory, which is absent, before its files are here."""
@@ -197,6 +201,7 @@ class Hydration:
             files[table_object.name] = file
         size = sum(file.object.size for file in new)
         await self.effects.offload.run_to_end(self._make_placeholders, new, size)
+        self.restore.total_bytes -= size
         self.progress.total_bytes += size
         return files
 
@@ -306,14 +311,7 @@ class Hydration:
         if progress.started is None:
             return  # all tables are made of others, which were loaded whole
         progress.seconds = self.effects.clock.monotonic() - progress.started
-        Event.TABLES_WHOLE.log(
-            logger,
-            bytes=progress.bytes,
-            seconds=progress.seconds,
-            blocks=progress.blocks,
-            waits=progress.waits,
-            waited_s=progress.waited_s,
-        )
+        Event.TABLES_WHOLE.log(logger, bytes=progress.bytes, seconds=progress.seconds)
 
     async def _fetch_files(self) -> None:
         while (file := self.arrivals.next()) is not None:

@@ -61,5 +61,9 @@ class KeyReads:
 
     def of_timers(self, groups: Sequence[bytes]) -> Reads:
         """For the first look at the timers of these key groups."""
-        prefixes = [group + state for state in self._by_time for group in groups]
-        return Reads([], [(prefix, prefix_end(prefix)) for prefix in prefixes])
+        reads = Reads([], [])
+        for state in self._by_time:
+            for group in groups:
+                prefix = group + state
+                reads.ranges.append((prefix, prefix_end(prefix)))
+        return reads
