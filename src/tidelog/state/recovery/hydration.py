@@ -21,7 +21,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tidelog.checkpoint.manifest import Descriptor, TableObject
+from tidelog.checkpoint.descriptor import Descriptor, TableObject
 from tidelog.concurrency import SharedTasks, together
 from tidelog.effects import Aside, Effects
 from tidelog.errors import CorruptObjectError, StoreUnreachableError
@@ -106,6 +106,10 @@ class TableHydration:
     def is_whole(self) -> bool:
         """Whether reads meet no hole any more."""
         return self.arrived.is_set()
+
+    def begin(self, fetch: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Begin a fetch for what comes later; it ends with the process's hydration."""
+        return self.parts.hydration.begin(fetch)
 
     async def whole(self) -> None:
         """Return when the table is whole."""
@@ -238,6 +242,9 @@ class Hydration:
         task = self._fetching[part] = self._tasks.start(self._fetch_part(part))
         task.add_done_callback(lambda _: self._fetching.pop(part, None))
         return task
+
+    def begin(self, fetch: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        return self._tasks.start(fetch)
 
     async def fetch(self, parts: Sequence[Part]) -> None:
         """Fetch parts of files side by side."""
