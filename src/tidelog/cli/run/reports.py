@@ -271,16 +271,11 @@ def _restored(status: JobStatus) -> Iterator[tuple[str, str]]:
 def _hydrated(status: JobStatus) -> Iterator[tuple[str, str]]:
     """How much of the tables is here of a job that handles records before they are whole."""
     hydration = None if status.restore is None else status.restore.hydration
-    if hydration is None or hydration.seconds is not None:
-        return
-    remaining = (
-        "" if hydration.eta_s is None else f", whole in about {seconds_text(hydration.eta_s)}"
-    )
-    yield (
-        "serving",
-        f"{hydration.fraction:.0%} of {size(hydration.total_bytes)} here, "
-        f"{plural(hydration.blocks, 'block')} fetched on demand{remaining}",
-    )
+    if hydration is not None and hydration.seconds is None:
+        eta_s, here = hydration.eta_s, f"{hydration.fraction:.0%} of {size(hydration.total_bytes)}"
+        fetched = plural(hydration.blocks, "block")
+        remaining = "" if eta_s is None else f", whole in about {seconds_text(eta_s)}"
+        yield "serving", f"{here} here, {fetched} fetched on demand{remaining}"
 
 
 def _troubles(status: JobStatus) -> Iterator[tuple[str, str]]:
