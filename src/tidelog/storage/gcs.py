@@ -84,7 +84,7 @@ class GcsStore(PlainStore):
 
     def apart(self, effects: Effects) -> "GcsStore":
         prefix = self._root.rstrip("/")
-        return GcsStore(self.url, self._bucket, prefix, effects, self._options)
+        return GcsStore(self.url, self._bucket, prefix, effects, self._options, self._model)
 
     async def put(self, name: str, data: bytes) -> None:
         await self._write(name, data, {})
