@@ -41,7 +41,7 @@ class Silence(StatefulProcessor):
             newest = self.newest.get()
             if newest is not None:
                 self.handle.deleteTimer(newest[0] + SILENCE_MS)
-                # Event time moves on after a buffer of records: the timer may not have fired yet.
+                # Event time moves after this buffer, so a row of it may come before the timer fires.
                 if row.ms > newest[0] + SILENCE_MS:
                     yield Row(sensor=key[0], silent_since_ms=newest[0], level=newest[1])
             self.newest.update((row.ms, row.level))
@@ -53,6 +53,7 @@ class Silence(StatefulProcessor):
         newest = self.newest.get()
         if newest is not None:
             yield Row(sensor=key[0], silent_since_ms=newest[0], level=newest[1])
+            self.newest.clear()
 
 
 def job(arguments: Arguments) -> Job:

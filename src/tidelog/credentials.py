@@ -1,4 +1,5 @@
-"""What must not be shown: passwords and tokens in URLs and texts, and the values of secret options.
+"""What must not be shown: passwords and tokens in URLs and texts, the values of secret options, and
+of records where a job leaves them out.
 
 Invariant: the texts of errors and of log records have been through `masked`, and so have the
 tracebacks and messages of the command line; whatever a library says of a request ends there.
@@ -6,6 +7,7 @@ tracebacks and messages of the command line; whatever a library says of a reques
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 MASK: Final = "***"
@@ -30,6 +32,31 @@ _PLACES: Final = re.compile(r"(?i).*(file|path|uri|url|dir|name|arn)")
 _LEAST: Final = 8
 """Characters of a value that is masked wherever it stands: a shorter one is part of other words."""
 _hidden: set[str] = set()
+
+
+class _HiddenRecords:
+    """How many jobs of the process leave the values of records out: one is enough for all."""
+
+    jobs = 0
+
+
+@contextmanager
+def records_shown(shown: bool) -> Iterator[None]:
+    """In the block, errors and log records have no value of a record unless `shown`."""
+    _HiddenRecords.jobs += not shown
+    try:
+        yield
+    finally:
+        _HiddenRecords.jobs -= not shown
+
+
+def shows_records() -> bool:
+    return not _HiddenRecords.jobs
+
+
+def value_text(value: object, limit: int | None = None) -> str:
+    """A value of a record as errors show it: its type alone where records are left out."""
+    return repr(value)[:limit] if shows_records() else f"a value of type {type(value).__name__}"
 
 
 def masked(text: str) -> str:

@@ -13,7 +13,10 @@ from typing import Any, Final
 
 from tidelog.credentials import masked
 
-OLDER_CHECKPOINT: Final = "restore an older checkpoint (`tidelog inspect URL --deep` says which)"
+OLDER_CHECKPOINT: Final = (
+    "restore an older checkpoint (`tidelog inspect URL --deep` says which) with "
+    "`tidelog run ... --restore-checkpoint NUMBER`"
+)
 """What to do where an object of a checkpoint is damaged or gone."""
 _ENDS: Final = " .\n\r\t"
 """What messages of libraries end with."""
@@ -54,16 +57,18 @@ class TidelogError(Exception):
 
     def found_at(self, site: str) -> "TidelogError":
         """The same error, found at a place of the user's code, as `, at job.py:4`."""
-        return type(self)(**{**self._fields(), "found": f"{self.found or 'it'}{site}"})
+        return type(self)(
+            **{**self._fields(), "found": f"{(self.found or 'it').rstrip(_ENDS)}{site}"}
+        )
 
     def _fields(self) -> dict[str, Any]:
         names = ("what", "expected", "found", "action", "retry_safe")
         return {name: getattr(self, name) for name in names}
 
     def _render(self) -> str:
-        parts = [self.what]
+        parts = [self.what.rstrip(_ENDS)]
         if self.expected is not None:
-            parts.append(f"expected {self.expected}")
+            parts.append(f"expected {self.expected.rstrip(_ENDS)}")
         if self.found is not None:
             parts.append(f"found {self.found}")
         return self._advised("; ".join(parts))
@@ -200,6 +205,10 @@ class RestoreError(TidelogError):
 
 class StateSchemaError(TidelogError):
     """A state's name, kind, schema or serializer does not fit what was stored or passed."""
+
+
+class StateDefinitionError(ConfigError, StateSchemaError):
+    """A program declares or uses a state wrongly, whatever is stored: no other start can help."""
 
 
 class SerializationError(TidelogError):

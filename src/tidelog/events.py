@@ -1,9 +1,9 @@
 """Every event that tidelog logs, declared once: level, message and fields.
 
 Invariants: nothing is logged per record or per change of state. An event's fields are the
-placeholders of its message, without secrets; a log record has the event's name as `record.event`
-and the fields as `record.args`, so `record.msg` is the same text for every record of an event.
-docs/reference/logging.md lists the events for users.
+placeholders of its message, without secrets; `%(rows row)s` is a number with its noun. A log record
+has the event's name as `record.event` and the fields as `record.args`, so `record.msg` is the same
+text for every record of an event. docs/reference/logging.md lists the events for users.
 """
 
 import re
@@ -24,7 +24,7 @@ class Event(Enum):
     )
     REQUEST_GIVEN_UP = (
         WARNING,
-        "no answer from the store for %(object)s after %(attempts)d attempts: %(error)s",
+        "no answer from the store for %(object)s after %(attempts attempt)s: %(error)s",
     )
     REQUEST_HEDGED = (
         INFO,
@@ -61,7 +61,7 @@ class Event(Enum):
         "`chmod 600` closes it",
     )
     STORE_ENCRYPTED = (INFO, "%(store)s is a new encrypted store; its key is %(source)s")
-    KEYS_ROTATED = (INFO, "the keys of %(store)s, now %(keys)d, are wrapped with another key")
+    KEYS_ROTATED = (INFO, "%(store)s: %(keys key)s wrapped with another key")
 
     # Systems outside.
     OUTSIDE_CALL_WAITS = (
@@ -81,40 +81,40 @@ class Event(Enum):
     KAFKA_BACK = (INFO, "a broker of %(cluster)s answers again, after %(seconds).1f s")
     KAFKA_OFFSET_MISSING = (
         WARNING,
-        "%(where)s has no offset %(offset)d any more: reading goes on at %(found)d, as "
+        "%(where)s has no offset %(offset)d any more: reading continues at %(found)d, as "
         "on_missing_offset says",
     )
-    INPUT_LINES = (WARNING, "%(lines)d lines of %(file)s so far %(what)s")
+    INPUT_LINES = (WARNING, "%(file)s: %(lines line)s so far, %(what)s")
     KAFKA_MESSAGES_SKIPPED = (
         WARNING,
-        "%(skipped)d messages since the start could not be decoded and were left out, the last one "
+        "left out since the start, as it could not be decoded: %(skipped message)s, the last one "
         "in %(where)s: %(error)s",
     )
     KAFKA_RECORDS_REFUSED = (
         WARNING,
-        "%(records)d staged records since the start were refused by their topics (%(fate)s), the "
-        "last one %(what)s: %(error)s",
+        "refused by a topic since the start: %(records staged record)s (%(fate)s), the last one "
+        "%(what)s: %(error)s",
     )
     KAFKA_OFFSETS_NOT_COMMITTED = (
         WARNING,
-        "offsets were not committed to the consumer group in %(cluster)s, which only those miss "
-        "who watch it: %(error)s",
+        "offsets were not committed to the consumer group in %(cluster)s, which only tools that "
+        "show its lag need: %(error)s",
     )
 
     # Programs with a loop of their own.
     LOOP_HELD_UP = (
         WARNING,
-        "thread %(thread)s holds up the event loop of tidelog, and all that works on its states, "
-        "since %(seconds)d s, at %(place)s; if that does not end, end the process",
+        "thread %(thread)s has stopped the event loop of tidelog, and all that works on its "
+        "states, for %(seconds)d s, at %(place)s; if that does not end, end the process",
     )
     OPERATION_AWAITED = (
         WARNING,
-        "an operation in thread %(thread)s waits for some seconds: for %(reason)s",
+        "an operation in thread %(thread)s has waited for some seconds: for %(reason)s",
     )
     STEP_AWAITED = (
         WARNING,
-        "a checkpoint waits for a step to end, since %(seconds)d s, of %(callers)s, and nobody "
-        "else can begin one; advance(), the end of a step()'s block and checkpoint() end it",
+        "a checkpoint has waited %(seconds)d s for the end of a step of %(callers)s, and no other "
+        "step can begin; advance(), the end of a step()'s block and checkpoint() end it",
     )
     STEP_OPEN = (
         WARNING,
@@ -124,14 +124,14 @@ class Event(Enum):
 
     PARTITION_GIVEN_UP = (
         WARNING,
-        "%(partition)s was closed without a last checkpoint, so the next owner goes on from the "
+        "%(partition)s was closed without a last checkpoint, so the next owner continues from the "
         "one before: %(reason)s",
     )
 
     # Local recovery.
     LOCAL_COPIES_OPENED = (
         INFO,
-        "local recovery in %(directory)s has copies of %(objects)d objects, %(bytes)d bytes",
+        "local recovery in %(directory)s has copies of %(objects object)s, %(bytes)d bytes",
     )
     LOCAL_COPY_DAMAGED = (
         WARNING,
@@ -155,7 +155,7 @@ class Event(Enum):
     )
     WRITERS_WAIT = (
         INFO,
-        "writers wait for uploads: %(held_bytes)d bytes of changes are held, the limit is "
+        "writers wait for uploads: %(held_bytes)d bytes of changes are in memory, the limit is "
         "%(limit_bytes)d",
     )
     MATERIALIZATION_FAILED = (
@@ -164,8 +164,8 @@ class Event(Enum):
     )
     MATERIALIZATIONS_LATE = (
         WARNING,
-        "materializations fall behind: %(late)d of %(subtasks)d subtasks are more than "
-        "%(intervals)g intervals of %(interval_s)g s late, %(latest)s by %(late_s).1f s; the log "
+        "materializations are late by more than %(intervals)g intervals of %(interval_s)g s in "
+        "%(late)d of %(subtasks subtask)s, in %(latest)s by %(late_s).1f s; the log "
         "grows, and a restart replays it. Give the store more bandwidth, or raise the "
         "materialization interval.",
     )
@@ -208,16 +208,16 @@ class Event(Enum):
     )
     OBJECTS_MISSING = (
         WARNING,
-        "%(objects)d objects that checkpoints refer to are gone from the store, %(object)s among "
-        "them: checkpoints %(checkpoints)s cannot be restored. What the local tables have is "
+        "the store has lost %(objects object)s that checkpoints refer to, %(object)s among them, "
+        "so these cannot be restored: %(checkpoints)s. What the local tables have is "
         "uploaded again now. Until the log says that it was, do not end the job, or take a "
         "canonical savepoint first (`tidelog savepoint URL --format canonical`); and find out "
         "what else deletes objects under this URL.",
     )
     OBJECTS_UPLOADED_AGAIN = (
         WARNING,
-        "%(objects)d objects that were gone from the store are there again; %(left)d others stay "
-        "lost, and with them older checkpoints and savepoints that name them",
+        "uploaded again, as the store had lost it: %(objects object)s; %(left other)s cannot be, "
+        "so older checkpoints and savepoints that name such objects stay lost",
     )
     OBJECTS_NOT_CHECKED = (
         WARNING,
@@ -230,7 +230,7 @@ class Event(Enum):
     )
     OBJECTS_NOT_DELETED = (
         WARNING,
-        "%(objects)d objects, which nothing needs, were not deleted, the last one: %(error)s",
+        "not deleted, though nothing needs it: %(objects object)s; the last error: %(error)s",
     )
 
     # Starts and restores.
@@ -243,7 +243,7 @@ class Event(Enum):
     TABLES_WAIT = (WARNING, "tables that are not whole wait for the store: %(error)s")
     READ_WAITED = (WARNING, "a read has waited %(waited_s).1f s for a part of %(object)s")
     STATE_DROPPED = (WARNING, "job %(job)r: dropped, as allowed: %(dropped)s")
-    STATE_MIGRATED = (WARNING, "operator %(operator)r: %(rows)d stored rows migrated")
+    STATE_MIGRATED = (WARNING, "operator %(operator)r: %(rows stored row)s migrated")
     STATE_UNDECLARED = (
         WARNING,
         "state %(state)r of operator %(operator)r is in the checkpoint and no longer declared: its "
@@ -251,17 +251,17 @@ class Event(Enum):
     )
     IN_FLIGHT_DROPPED = (
         WARNING,
-        "%(buffers)d buffers of records in flight were dropped, as the configuration says",
+        "dropped, as the configuration says: %(buffers buffer)s of records in flight",
     )
     TRANSACTIONS_LEFT = (
         WARNING,
-        "%(transactions)d sink transactions of checkpoint %(checkpoint)d are left to the job on "
-        "%(store)s that wrote them; the output begins after the checkpoint. To go on with that "
-        "job's output, restore with it kept (--keep-output)",
+        "left to the job on %(store)s that wrote checkpoint %(checkpoint)d: %(transactions sink "
+        "transaction)s of it; the output begins after the checkpoint. To continue that job's "
+        "output, start with --keep-output",
     )
     SOURCE_FINISHED_BEFORE = (
         WARNING,
-        "source %(source)r: %(finished)d of its %(subtasks)d subtasks finished in an earlier run, "
+        "source %(source)r: %(finished)d of its %(subtasks subtask)s finished in an earlier run, "
         "before the rest of the job: what came there since is not read. To read its input from "
         "the start give the source another name, and allow the state of this one to be dropped "
         "(--allow-non-restored-state %(source)s).",
@@ -277,16 +277,15 @@ class Event(Enum):
     )
     LONG_CALL = (
         WARNING,
-        "one call of %(operator)s held the process for %(milliseconds).0f ms without a pause: "
-        "nothing can interrupt a call, so no other operator, timer or barrier had its turn. Unless "
-        "the process itself was stopped meanwhile, let the functions of this operator do less per "
-        "call (yield results one by one, smaller lists by JobConfig.buffer_records); "
-        "longest_call_s in the status shows the longest call.",
+        "one call of %(operator)s took %(milliseconds).0f ms without a pause, and no other "
+        "operator, timer or barrier had its turn. Unless the process itself was stopped, let the "
+        "functions of this operator do less per call (yield results one by one, smaller lists by "
+        "JobConfig.buffer_records); longest_call_s in the status shows the longest call.",
     )
     LOOP_HELD = (
         WARNING,
-        "%(operator)s has held the whole job for %(seconds).0f s, in %(place)s: nothing else goes "
-        "on meanwhile, no checkpoint, no answer to `tidelog stop`. Let the function wait with a "
+        "%(operator)s has stopped the whole job for %(seconds).0f s, in %(place)s: there is no "
+        "checkpoint meanwhile, and no answer to `tidelog stop`. Let the function wait with a "
         "limit; if it does not return, end the process (SIGKILL loses nothing) and start it again.",
     )
     STANDSTILL = (
@@ -299,20 +298,20 @@ class Event(Enum):
     )
     KEYS_APART = (
         WARNING,
-        "%(where)s: no record of one stream has met one of the other so far, and none of these "
-        "keys can: %(types)s. Keys of different types are different, also 1, 1.0 and '1'; let both "
-        "key functions give the same type, such as key_by(lambda record: int(record.id)).",
+        "%(where)s: no record of one stream has matched one of the other so far, and none can, by "
+        "the types of their keys: %(types)s. Also 1, 1.0 and '1' are different keys; let both key "
+        "functions give the same type, such as key_by(lambda record: int(record.id)).",
     )
     TIMERS_NOT_FIRED = (
         WARNING,
-        "%(operator)s: %(timers)d timers were registered by its timers at the end of the data, "
-        "and do not fire: all that were there have fired, once. What is to be done before the end "
+        "%(operator)s: handleExpiredTimer registered %(timers timer)s at the end of the data, when "
+        "each timer has fired once: later ones do not fire. What is to be done before the end "
         "is to be done when getCurrentWatermarkInMs() is 2**63 - 1.",
     )
     FILTER_WITHOUT_ANSWER = (
         WARNING,
-        "%(operator)s: the function returned None for all of the first %(records)d records, so all "
-        "were left out; let it return True or False",
+        "%(operator)s: the function returned None for each of the first %(records record)s, so "
+        "none was passed on; let it return True or False",
     )
     TIMES_IN_SECONDS = (
         WARNING,
@@ -321,7 +320,7 @@ class Event(Enum):
     )
     MANY_WINDOWS = (
         WARNING,
-        "windows of %(size)d ms every %(slide)d ms: a record is in %(windows)d of them, and "
+        "windows of %(size)d ms every %(slide)d ms: a record is in %(windows window)s, and "
         "%(what)s for each; a larger slide, or windows that are emitted at their end, cost a "
         "fraction",
     )
@@ -346,19 +345,19 @@ class Event(Enum):
     )
     CONTROL_SOCKET_GONE = (
         WARNING,
-        "control socket %(path)s was removed and cannot be made anew, so `tidelog stop` and "
+        "control socket %(path)s was removed and cannot be made again, so `tidelog stop` and "
         "`tidelog savepoint` do not find this job: %(error)s",
     )
     CONTROL_SOCKET_RENEWED = (
         WARNING,
         "control socket %(path)s was removed, as by a program that cleans temporary files, and is "
-        "made anew; TIDELOG_CONTROL_DIR names a directory that nobody cleans",
+        "made again; TIDELOG_CONTROL_DIR names a directory that no such program cleans",
     )
     CONTROL_REFUSED = (INFO, "a request on the control socket was refused: %(error)s")
-    CONTROL_CLIENT_GONE = (INFO, "a client of the control socket went away: %(error)s")
+    CONTROL_CLIENT_GONE = (INFO, "a client of the control socket has closed its end: %(error)s")
     CONTROL_UNANSWERED = (
         WARNING,
-        "the job ended with %(clients)d requests on its control socket unanswered",
+        "the job ended without an answer to %(clients request)s on its control socket",
     )
     JOB_NOT_ASKED = (
         INFO,
@@ -375,7 +374,7 @@ class Event(Enum):
     def __init__(self, level: int, message: str) -> None:
         self.level = level
         self.message = message
-        self.fields = frozenset(re.findall(r"%\((\w+)\)", message))
+        self.fields = frozenset(re.findall(r"%\((\w+)", message))
 
     def log(self, logger: Logger, /, *, exc_info: bool = False, **fields: object) -> None:
         """Log the event; `fields` are exactly those of its message.
@@ -383,15 +382,20 @@ class Event(Enum):
         `exc_info` adds the traceback of the exception that is being handled.
         """
         # A single mapping as argument fills the placeholders; an empty one would be no mapping.
-        args = [{name: _shown(value) for name, value in fields.items()}] if fields else []
+        args = [_Fields({name: _shown(value) for name, value in fields.items()})] if fields else []
         extra = {"event": self.name.lower()}
         logger.log(self.level, self.message, *args, exc_info=exc_info, extra=extra, stacklevel=2)
 
 
+class _Fields(dict[str, object]):
+    """The fields of a record by name; `lines line` stands for a number with its noun: 2 lines."""
+
+    def __missing__(self, key: str) -> str:
+        name, _, noun = key.partition(" ")
+        return f"{self[name]:,} {noun}{'' if self[name] == 1 else 's'}"
+
+
 def _shown(value: object) -> object:
     """A field as it is, or its text where that had a secret in it."""
-    if not isinstance(value, str | BaseException):
-        return value
-    text = str(value)
-    masked_text = masked(text)
-    return value if masked_text == text else masked_text
+    is_text = isinstance(value, str | BaseException)
+    return text if is_text and (text := masked(str(value))) != str(value) else value

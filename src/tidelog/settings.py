@@ -49,7 +49,7 @@ def nearest(name: str, names: list[str]) -> str:
         if not close and candidate.rpartition(".")[2] == last:
             close = [candidate]
     if close:
-        return f"did you mean {close[0]}?"
+        return f"write {close[0]}, if that is meant"
     return "`tidelog config explain` lists all options"
 
 
@@ -180,7 +180,7 @@ def _from_file(file: Path | None, problems: list[ConfigError]) -> Iterator[Setti
             kind(
                 f"configuration file {file}",
                 expected="a file in TOML that can be read",
-                found=str(cause),
+                found=getattr(cause, "strerror", None) or str(cause),
                 action="correct the file, or its path",
             )
         )

@@ -92,6 +92,7 @@ def test_damage_is_named_and_the_option_it_names_brings_the_job_back(
     message = refused(site.run("mended"), 1)
     assert name in message
     assert "restore an older checkpoint (`tidelog inspect URL --deep` says which)" in message
+    assert "`tidelog run ... --restore-checkpoint NUMBER`" in message
     slots = checkpoints(broken_off)
     older = slots[-2] if part == "manifest" else newest_without(broken_off, name)
     site.finish("--restore-checkpoint", str(older))
@@ -140,7 +141,7 @@ def test_a_wrong_option_is_named_and_nothing_started(
     ("job", "exit_code", "says"),
     [
         ("nosuch", 2, "wordcount, sessions, outages, module:attribute or file.py:attribute"),
-        ("nosuch:job", 1, "no module 'nosuch'"),
+        ("nosuch:job", 2, "no module 'nosuch'"),
         (f"{JOBS}:missing", 2, "found only broken, mended, nothing, raising in it"),
         (f"{JOBS}:number", 2, "found 7"),
         (f"{JOBS}:nothing", 2, "its function has no `return`"),

@@ -16,7 +16,14 @@ import pytest
 from tests.first_jobs.programs import add_rows, rows_of, run
 from tests.process.harness import killed_at_last, started, tidelog, wait_until
 from tests.support.documentation import BLOCKS
-from tidelog import FileSink, Job, JsonLinesSource
+from tidelog import (
+    FileSink,
+    Job,
+    JsonLinesSource,
+    Row,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -135,6 +142,43 @@ def test_a_field_of_a_stored_value_is_renamed(here: Path) -> None:
     assert totals == {name: {"orders": 7, "amount": 25} for name in ("nl", "de")}
 
 
+class AmountByCountry(StatefulProcessor):
+    """The processor of the recipe before its field was renamed."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.total = handle.getValueState("total", "amount long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        (amount,) = self.total.get() or (0,)
+        amount += sum(row.cents // 100 for row in rows)
+        self.total.update((amount,))
+        yield Row(country=key[0], amount=amount)
+
+
+def test_a_field_of_a_state_of_a_processor_is_renamed(here: Path) -> None:
+    def totals(processor: type[StatefulProcessor]) -> Job:
+        job = Job("totals")
+        by_country = job.source(JsonLinesSource("orders/", follow=True)).key_by(
+            lambda order: order.country
+        )
+        rows = by_country.transform_with_state(processor, name="total")
+        rows.map(lambda row: row.asDict()).sink(FileSink("totals/", roll_every=1))
+        return job
+
+    def emits(row: dict[str, Any]) -> bool:
+        rows = rows_of(here / "totals") if (here / "totals").exists() else []
+        return all({"country": country, **row} in rows for country in ("nl", "de"))
+
+    def paid(count: int) -> list[dict[str, Any]]:
+        return [{"country": order["country"], "cents": 500} for order in orders(count)]
+
+    add_rows(here / "orders" / "all.jsonl", paid(2))
+    run(totals(AmountByCountry), here / "store", until=lambda: emits({"amount": 5}))
+    add_rows(here / "orders" / "all.jsonl", paid(2))
+    renamed = module_of("cookbook 4").Totals
+    run(totals(renamed), here / "store", until=lambda: emits({"cents": 1000, "orders": 2}))
+
+
 def found(here: Path) -> list[dict[str, Any]]:
     return rows_of(here / "earlier") if (here / "earlier").exists() else []
 
@@ -143,7 +187,7 @@ def test_each_order_is_looked_up_in_a_table(here: Path) -> None:
     (here / "products.csv").write_text('product,name,price\n7,"Tea, green",3\n8,Salt,1\n')
     rows = [{"order": n, "product": str(6 + n % 3), "pieces": n} for n in range(9)]
     add_rows(here / "orders" / "all.jsonl", rows)
-    run(module_of("cookbook 4").job, here / "store", parallelism=2)
+    run(module_of("cookbook 5").job, here / "store", parallelism=2)
     known = {"7": ("Tea, green", 3), "8": ("Salt", 1)}
     expected = []
     for row in rows:
@@ -157,7 +201,7 @@ def test_csv_becomes_csv(here: Path) -> None:
     (here / "sales").mkdir()
     text = 'shop,amount\n"Ada, ltd.",1.5\nbob,2\n"Ada, ltd.",0.25\n'
     (here / "sales" / "monday.csv").write_text(text)
-    run(module_of("cookbook 5").job, here / "store")
+    run(module_of("cookbook 6").job, here / "store")
     [part] = (here / "totals").glob("part-*.txt")
     with part.open(newline="") as lines:
         assert list(csv.reader(lines)) == [["Ada, ltd.", "1.75"], ["bob", "2.0"]]

@@ -35,14 +35,14 @@ def printed(name: str) -> list[str]:
     return str(command).split()
 
 
-def try_it(here: Path, name: str) -> str:
+def try_it(here: Path, name: str, *options: str) -> str:
     """Run a program twice, as somebody would after an interruption; what the first run printed."""
     program, *arguments = printed(name)
     start = ["-m", "tidelog"] if program == "tidelog" else []
     outputs = []
     for _ in range(2):
         done = subprocess.run(
-            [sys.executable, *start, *arguments],
+            [sys.executable, *start, *arguments, *options],
             cwd=here,
             capture_output=True,
             text=True,
@@ -153,8 +153,9 @@ def test_first_orders(here: Path) -> None:
     assert found == first.keys() and len(rows_of(here / "out/first")) == len(first)
 
 
-def test_silent_sensors(here: Path) -> None:
-    try_it(here, "silent_sensors")
+@pytest.mark.parametrize("buffer_records", ["1", "8192"])
+def test_silent_sensors(here: Path, buffer_records: str) -> None:
+    try_it(here, "silent_sensors", "--buffer-records", buffer_records)
     newest: dict[str, dict[str, Any]] = {}
     expected = []
     for reading in data("readings"):

@@ -142,8 +142,8 @@ def test_a_running_job_notices_by_itself_and_uploads_what_its_store_has_lost(
         assert figures["objects_uploaded_again"] == figures["objects_lost"]
         run.release()
         ended = run.end(process)
-    assert "are gone from the store" in ended.stderr
-    assert "are there again" in ended.stderr
+    assert "the store has lost " in ended.stderr
+    assert "uploaded again, as the store had lost it: " in ended.stderr
     assert run.counts() == expected
     assert tidelog("inspect", run.store, "--deep").exit_code == 0
 

@@ -64,7 +64,7 @@ def test_a_job_that_a_function_holds_says_which_and_ends_by_sigterm(
         wait_until(lambda: run.slots() >= 3, process)
         run.release()
         assert process.stderr is not None
-        held = next(line for line in process.stderr if "has held the whole job" in line)
+        held = next(line for line in process.stderr if "has stopped the whole job" in line)
         assert "operator 'wait'" in held and "hangs.<locals>.wait_for_ever" in held
         process.send_signal(signal.SIGTERM)
         assert run.end(process).returncode == EXIT_INTERRUPTED

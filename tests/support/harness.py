@@ -331,7 +331,7 @@ async def read_back(
         runner.job,
         config,
         runner.effects,
-        plan_restore(runner.job, resumption, config),
+        plan_restore(runner.job, resumption, config, clock),
         checkpoint.author,
         History((), {}, complete=True),
         store,

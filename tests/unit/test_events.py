@@ -45,7 +45,8 @@ def calls() -> list[tuple[str, Event, ast.Call]]:
 def row(event: Event) -> str:
     """An event's line in the page's table."""
     loggers = ", ".join(sorted({f"`{module}`" for module, other, _ in calls() if other is event}))
-    message = re.sub(r"%\((\w+)\)[.\d]*[a-z]", r"`{\1}`", event.message)
+    message = re.sub(r"%\((\w+)( [^)]+)\)s", r"`{\1}`\2s", event.message)
+    message = re.sub(r"%\((\w+)\)[.\d]*[a-z]", r"`{\1}`", message)
     level = logging.getLevelName(event.level).lower()
     return f"| `{event.name.lower()}` | {level} | {loggers} | {message} |"
 
@@ -70,6 +71,16 @@ def test_an_event_is_logged_with_its_fields() -> None:
         given = {keyword.arg for keyword in call.keywords} - {"exc_info"}
         assert given == event.fields, f"{module}: {event.name}"
         assert [ast.unparse(argument) for argument in call.args] == ["logger"], module
+
+
+@pytest.mark.parametrize(("rows", "text"), [(1, "1 stored row"), (2_000, "2,000 stored rows")])
+def test_a_number_has_the_form_of_its_noun_that_fits(
+    rows: int, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    Event.STATE_MIGRATED.log(logging.getLogger("tidelog"), operator="count", rows=rows)
+    [record] = caplog.records
+    assert record.getMessage() == f"operator 'count': {text} migrated"
+    assert record.args == {"operator": "count", "rows": rows}
 
 
 def test_nothing_but_events_is_logged() -> None:

@@ -44,10 +44,6 @@ MOST_IN_A_PACKAGE = 0.01
 MOST_IN_ALL = 0.007
 """Shares of such names; `found` is a keyword of our errors. They only ever fall."""
 
-ODD_PAGES = {"docs/reference/logging.md"}
-"""Pages that still use phrases of the table in CONTRIBUTING.md, in text that the code declares; the
-list only shrinks."""
-
 COMPREHENSION = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 COMPREHENSIONS = 15
 """Most of them in 1,000 lines of a package."""
@@ -106,8 +102,7 @@ def phrases_of(page: Path) -> set[str]:
 
 def test_a_page_uses_plain_phrases() -> None:
     used = {str(page.relative_to(ROOT)): phrases_of(page) for page in PAGES}
-    assert {page: names for page, names in used.items() if names and page not in ODD_PAGES} == {}
-    assert {page for page in ODD_PAGES if not used[page]} == set(), "take them out of ODD_PAGES"
+    assert {page: names for page, names in used.items() if names} == {}
     assert 20 <= len(phrases()) <= 40
 
 

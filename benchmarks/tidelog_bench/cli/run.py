@@ -16,6 +16,7 @@ from tidelog.cli.output import Output, Rows
 from tidelog.cli.store.options import on_this_machine
 from tidelog.cli.values import span
 from tidelog.effects import SystemClock
+from tidelog.options.units import plural
 from tidelog_bench.cli.results import results_option
 from tidelog_bench.experiment import Experiment, Setting, Size
 from tidelog_bench.experiments import experiments, own_job
@@ -239,7 +240,7 @@ def _announce(session: Session, todo: Sequence[Step]) -> None:
     takes = f"about {span(session.remaining.total(todo))}"
     if asked.limit_s is not None:
         takes += f" and at most {span(asked.limit_s)}"
-    click.echo(f"{len(todo)} trials, {takes}, recorded in {session.path}", err=True)
+    click.echo(f"{plural(len(todo), 'trial')}, {takes}, recorded in {session.path}", err=True)
     if asked.pairs < ENOUGH:
         click.echo(f"{few(asked.pairs)}.", err=True)
     load, cores = environment.load(), int(asked.machine["cores"])
@@ -255,9 +256,11 @@ def _conclude(output: Output, session: Session) -> None:
     name = session.path.stem
     output.line(page(report([session.path])))
     if session.cuts:
-        output.line(f"{session.cuts} pairs were cut for want of time; --resume {name} runs them.")
+        output.line(
+            f"{plural(session.cuts, 'pair')} cut, as time was short: --resume {name} runs the rest."
+        )
     if session.failures:
-        output.line(f"{session.failures} trials failed; --resume {name} tries them again.")
+        output.line(f"{plural(session.failures, 'trial')} failed; --resume {name} tries again.")
     output.line(f"Report: tidelog bench report {name}")
 
 

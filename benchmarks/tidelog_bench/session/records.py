@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from tidelog.errors import ConfigError, usable_path
+from tidelog.options.units import plural
 from tidelog_bench.experiment import Setting, settings_key
 from tidelog_bench.experiments import RENAMED
 
@@ -221,7 +222,7 @@ def find(reference: str, directory: Path) -> Path:
         ]
     if len(matching) == 1:
         return matching[0]
-    found = f"{len(matching)} of {len(known)} sessions in {directory}"
+    found = f"{len(matching)} of {plural(len(known), 'session')} in {directory}"
     raise ConfigError(
         f"session {reference}",
         expected="a file, a name that `tidelog bench sessions` lists or its beginning, or latest~N",

@@ -114,5 +114,6 @@ def check_partition(partition: int, application: Application) -> None:
         raise ConfigError(
             f"partition {partition!r}",
             expected=f"a number from 0 to {partitions - 1}",
+            found="another one" if isinstance(partition, int) else f"a {type(partition).__name__}",
             action="pass the numbers of the input's partitions, or what partition_of answers",
         )

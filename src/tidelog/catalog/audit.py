@@ -25,6 +25,7 @@ from tidelog.checkpoint.invariants import (
 from tidelog.checkpoint.manifest import Checkpoint, InheritedState, MaterializationRef, Savepoint
 from tidelog.checkpoint.retention import subtask_objects
 from tidelog.concurrency import Progress, gather_bounded, no_progress
+from tidelog.errors import OLDER_CHECKPOINT
 from tidelog.ids import Slot, SubtaskId
 from tidelog.storage import object_names
 from tidelog.storage.port import ObjectStore
@@ -87,7 +88,9 @@ def _next_step(finding: Finding, newest: Slot | None, latest: Slot | None, *, ru
         return "find out what else writes or deletes objects under this URL"
     restore = "no other checkpoint can be restored"
     if newest is not None:
-        restore = f"or restore checkpoint {newest}"
+        restore = (
+            f"or restore checkpoint {newest} (`tidelog run ... --restore-checkpoint {newest}`)"
+        )
     otherwise = f"bring the object back from a backup{';' if newest is None else ','} {restore}"
     if latest not in finding.unusable:
         return otherwise
@@ -159,7 +162,7 @@ async def _check_bytes(
             if isinstance(part, LogRange):
                 await reader.read_range(part)
             else:
-                part.check(await store.get(part.object), "restore an older checkpoint")
+                part.check(await store.get(part.object), OLDER_CHECKPOINT)
         except UNREADABLE as error:
             findings.add([replace(unreadable(name, error), unusable=tuple(sorted(users[part])))])
 

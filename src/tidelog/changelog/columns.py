@@ -19,6 +19,7 @@ import msgspec
 from tidelog.changelog.change import OP_DELETE, OP_PUT, ROW_PREFIX_BYTES, ChangeBatch
 from tidelog.errors import CorruptObjectError, InvariantError
 from tidelog.ids import SeqNo
+from tidelog.options.units import plural
 
 if TYPE_CHECKING:
     import pyarrow
@@ -79,7 +80,7 @@ def _ascend(keys: Sequence[bytes]) -> bool:
 def _check_rows(batch: ChangeBatch) -> None:
     keys = batch.keys
     if not keys or len(keys) != len(batch.values):
-        actual = f"{len(keys)} row keys and {len(batch.values)} values"
+        actual = f"{plural(len(keys), 'row key')} and {plural(len(batch.values), 'value')}"
     elif not _ascend(keys):
         # The header takes its key groups from the ends: a rescale would skip changes silently.
         actual = "row keys out of order or repeated"
@@ -111,7 +112,7 @@ class Columns(msgspec.Struct, frozen=True):
         values = value_lengths + 4 * count
         if not count or values > len(payload):
             expected = f"a payload of 1 change or more, {values} bytes or more"
-            raise corrupt(expected, f"{count} changes, {len(payload)} bytes")
+            raise corrupt(expected, f"{plural(count, 'change')}, {len(payload)} bytes")
         ops = payload[:count]
         if ops.count(OP_PUT) + ops.count(OP_DELETE) != count:
             raise corrupt("puts and deletes", "another operation")

@@ -14,7 +14,7 @@ import msgspec
 
 from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.formats import FORMATS, check_formats
-from tidelog.errors import CorruptObjectError
+from tidelog.errors import OLDER_CHECKPOINT, CorruptObjectError
 from tidelog.ids import CheckpointId, Generation, MaterializationId, SeqNo, Slot
 from tidelog.storage import object_names
 from tidelog.storage.document import (
@@ -341,6 +341,6 @@ def decode_slot(data: bytes, slot: Slot) -> Entry:
             f"object {name}",
             expected=f"the manifest of checkpoint {slot}",
             found=f"that of checkpoint {entry.slot}",
-            action="bring it back from a backup, or restore an older checkpoint",
+            action=f"bring it back from a backup, or {OLDER_CHECKPOINT}",
         )
     return entry

@@ -66,6 +66,19 @@ class LazyGroup(click.Group):
         command = self._lazy.get(cmd_name) or self.lazy_commands.get(cmd_name)
         return None if command is None else command.load()
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first argument names; raises UsageError, which names a near one."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from difflib import get_close_matches  # noqa: PLC0415  # only for a mistake
+
+            for name in get_close_matches(args[0], self.list_commands(ctx), n=1):
+                error.message += f" Did you mean {name!r}?"  # type: ignore[misc]
+            raise
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; what is wrong with its arguments is said without secrets in it.
 

@@ -6,9 +6,14 @@ worker name it.
 """
 
 import logging
+import math
 import sys
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext, suppress
+from copy import copy
 from datetime import UTC, datetime
+from typing import Final
 
 import click
 
@@ -18,14 +23,68 @@ _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _OF_WORKER = logging.Formatter(_TEXT.replace("%(name)s", "%(processName)s %(name)s"))
 
 
+REPEATED_S: Final = 2.0
+"""Warnings that are equal are written once in this time, and then how often they came."""
+
+
+class Repetitions:
+    """Warnings with the text of an earlier one: within `REPEATED_S` they are only counted."""
+
+    def __init__(self) -> None:
+        self._first: dict[tuple[str, str], logging.LogRecord] = {}
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    def admit(self, record: logging.LogRecord) -> list[logging.LogRecord]:
+        """What is to be written now: counts that are due, and the record unless it is counted."""
+        records = self._due(record.created)
+        text = record.name, record.getMessage()
+        if record.levelno < logging.WARNING:
+            return [*records, record]
+        if text in self._first:
+            self._counts[text] += 1
+            return records
+        self._first[text] = record
+        return [*records, record]
+
+    def rest(self) -> list[logging.LogRecord]:
+        """The counts that are not written yet."""
+        return self._due(math.inf)
+
+    def _due(self, now_s: float) -> list[logging.LogRecord]:
+        records: list[logging.LogRecord] = []
+        while self._first:
+            text, first = next(iter(self._first.items()))
+            if first.created > now_s - REPEATED_S:
+                break
+            del self._first[text]
+            if count := self._counts.pop(text, 0):
+                repeated = copy(first)
+                repeated.repeated, repeated.exc_info = count, None
+                records.append(repeated)
+        return records
+
+
 class _StandardError(logging.Handler):
     """Writes to what standard error is at the moment: a live view replaces it."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._repetitions = Repetitions()
+
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            sys.stderr.write(f"{masked(self.format(record))}\n")
+            self._write(self._repetitions.admit(record))
         except Exception:
             self.handleError(record)
+
+    def write_rest(self) -> None:
+        """Write what was only counted, at the end of the command."""
+        with self.lock or nullcontext(), suppress(OSError):
+            self._write(self._repetitions.rest())
+
+    def _write(self, records: Iterable[logging.LogRecord]) -> None:
+        for record in records:
+            sys.stderr.write(f"{masked(self.format(record))}\n")
 
 
 def say(line: str, level: int = logging.INFO) -> None:
@@ -59,7 +118,10 @@ class _TextFormatter(logging.Formatter):
     """One line per record, and a traceback where there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return super().format(record) if _worker(record) is None else _OF_WORKER.format(record)
+        text = super().format(record) if _worker(record) is None else _OF_WORKER.format(record)
+        repeated = getattr(record, "repeated", 0)
+        times = "once more" if repeated == 1 else f"{repeated} more times"
+        return f"{text} ({times} within {REPEATED_S:g} s)" if repeated else text
 
 
 class _JsonFormatter(logging.Formatter):
@@ -77,6 +139,8 @@ class _JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
             "fields": record.args if isinstance(record.args, Mapping) else {},
         }
+        if repeated := getattr(record, "repeated", 0):
+            document["repeated"] = repeated
         if record.exc_info:
             document["exception"] = self.formatException(record.exc_info)
         return msgspec.json.encode(document, enc_hook=str).decode()
@@ -91,4 +155,5 @@ def show_logs(context: click.Context, level: str, form: str) -> None:
     root.addHandler(handler)
     logger.setLevel(level.upper())
     context.call_on_close(lambda: root.removeHandler(handler))
+    context.call_on_close(handler.write_rest)
     context.call_on_close(lambda: logger.setLevel(before))

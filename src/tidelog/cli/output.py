@@ -19,7 +19,7 @@ import msgspec
 from tidelog.checkpoint.finding import Finding
 from tidelog.cli.logs import say
 from tidelog.cli.values import seconds_text, size
-from tidelog.credentials import masked
+from tidelog.credentials import masked, shows_records
 from tidelog.errors import InvariantError, TidelogError, error_fields, usable_path
 from tidelog.storage.errors import from_os_error
 
@@ -197,7 +197,17 @@ def defect(cause: Exception) -> InvariantError:
 
 def print_traceback(error: BaseException) -> None:
     """Print the traceback of an error and of its causes, whose texts are those of libraries."""
-    say(masked("".join(traceback.format_exception(error))).rstrip("\n"), logging.ERROR)
+    lines = traceback.format_exception(error) if shows_records() else _without_texts(error)
+    say(masked("".join(lines)).rstrip("\n"), logging.ERROR)
+
+
+def _without_texts(error: BaseException) -> list[str]:
+    """A traceback whose causes have no texts: these may show values of records."""
+    cause = error.__cause__
+    lines = [] if cause is None else [*_without_texts(cause), "\nThe cause of:\n\n"]
+    lines += traceback.format_tb(error.__traceback__)
+    text = f": {error}" if isinstance(error, TidelogError) else ""
+    return [*lines, f"{type(error).__name__}{text}\n"]
 
 
 def printable(text: str) -> str:

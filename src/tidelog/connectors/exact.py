@@ -15,7 +15,9 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from tidelog.credentials import shows_records, value_text
 from tidelog.errors import UserFunctionError
+from tidelog.options.units import plural
 from tidelog.state.schema.row import Row
 
 Exact = Callable[[Any], Any]
@@ -143,9 +145,9 @@ def _check_digits(value: Decimal, precision: int, scale: int) -> None:
     significant = list(dropwhile(lambda digit: digit == 0, reversed(digits)))
     exponent += len(digits) - len(significant)
     if significant and -exponent > scale:
-        raise ValueError(f"it has {-exponent} digits after the point, the column {scale}")
+        raise ValueError(f"it has {plural(-exponent, 'digit')} after the point, the column {scale}")
     if significant and len(significant) + exponent > precision - scale:
-        raise ValueError(f"it has more than {precision - scale} digits before the point")
+        raise ValueError(f"it has more than {plural(precision - scale, 'digit')} before the point")
 
 
 def text(longest: int | None = None) -> ColumnType:
@@ -155,7 +157,9 @@ def text(longest: int | None = None) -> ColumnType:
         if not isinstance(value, str):
             raise unfit(value, "a str")
         if longest is not None and len(value) > longest:
-            raise ValueError(f"it has {len(value)} characters, the column takes {longest}")
+            raise ValueError(
+                f"it has {plural(len(value), 'character')}, the column takes {longest}"
+            )
         return str.__str__(value)  # of a subclass, such as a member of an enum
 
     return _type("a str", exact, *((str,) if longest is None else ()))
@@ -317,6 +321,6 @@ def refused(table: str, column: str, expected: str, value: Any, why: object) -> 
     return UserFunctionError(
         f"a record for table {table!r}, column {column!r}",
         expected=expected,
-        found=f"{value!r:.100}" + (f": {reason:.200}" if reason else ""),
+        found=value_text(value, 100) + (f": {reason:.200}" if reason and shows_records() else ""),
         action="change the record before the sink, or the type of the column",
     )

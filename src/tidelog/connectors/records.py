@@ -12,6 +12,7 @@ import msgspec
 from tidelog.connectors import exact
 from tidelog.connectors.exact import ColumnType
 from tidelog.errors import UserFunctionError, require
+from tidelog.options.units import plural
 from tidelog.state.schema.row import Row
 
 Format = Literal["json", "text"] | Callable[[Any], str]
@@ -56,7 +57,9 @@ def _json(fields: Sequence[str] | None) -> EncodeLines:
         if has_names or not isinstance(record, tuple):
             return jsonable(record)
         if len(record) != len(names):
-            raise ValueError(f"{len(record)} values for the {len(names)} fields {names}")
+            raise ValueError(
+                f"{plural(len(record), 'value')} for the {plural(len(names), 'field')} {names}"
+            )
         return {name: jsonable(value) for name, value in zip(names, record, strict=True)}
 
     def encode(records: Sequence[Any]) -> bytes:
@@ -142,7 +145,7 @@ class RowShape:
         if not isinstance(record, tuple | list):
             raise self.refused(f"a {type(record).__name__}")
         if len(record) != len(self.names):
-            raise self.refused(f"{len(record)} values")
+            raise self.refused(plural(len(record), "value"))
         return tuple(record)
 
     def refused(self, found: str) -> UserFunctionError:

@@ -55,7 +55,9 @@ class _ReadSteps(Steps):
     def _closed_error(self) -> Exception:
         if self._loop_lock.forked:
             return forked_error(self._what)
-        return ConfigError(self._what, expected="one that is open", action="open it again")
+        return ConfigError(
+            self._what, expected="one that is open", found="a closed one", action="open it again"
+        )
 
 
 @dataclass(frozen=True, slots=True)

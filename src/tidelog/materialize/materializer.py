@@ -138,6 +138,7 @@ class Materializer:
             if self.failures > self.config.tolerable_failures:
                 raise MaterializationFailedError(
                     f"{plural(self.failures, 'materialization')} of {self.name} in a row failed",
+                    expected=f"at most {self.config.tolerable_failures}, as configured",
                     found=str(error),
                     action="correct the cause and start the job again; no state is lost, the log "
                     "has it all",

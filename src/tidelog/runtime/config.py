@@ -120,6 +120,14 @@ class JobConfig:
         "What is true of state and output after a failure.",
         when="at-least-once where records may count twice and barriers must never be waited for.",
     )
+    show_records: bool = option(
+        True,
+        Flag(),
+        "Whether errors and log records show values of records: the record that a function failed "
+        "for, its key, and the text of the exception.",
+        when="Off where records have what must not be in a log; the place in the code is named "
+        "all the same.",
+    )
     changelog: bool = option(
         True,
         Flag(),
@@ -185,8 +193,9 @@ class JobConfig:
     buffer_records: int = option(
         8192,
         Integer(Range(1)),
-        "Most records of a buffer.",
-        when="Lower it where functions take long for each record.",
+        "Most records of a buffer. Event time moves after each one.",
+        when="Lower it where functions take long for each record; to 1 to try by hand which "
+        "records are late.",
     )
     retain: int = option(
         3,
@@ -298,7 +307,9 @@ class JobArguments:
     def required_input(self) -> Path:
         """The existing input path; raises ConfigError when it is missing."""
         if not self.input:
-            raise ConfigError("--input", expected="a file or directory", action="pass --input PATH")
+            raise ConfigError(
+                "--input", expected="a file or directory", found="none", action="pass --input PATH"
+            )
         path = Path(self.input)
         if not path.exists():
             raise UnavailableError(

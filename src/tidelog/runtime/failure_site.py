@@ -12,6 +12,7 @@ from traceback import walk_tb
 from types import FrameType
 from typing import Final
 
+from tidelog.credentials import shows_records
 from tidelog.state.schema.row import Row
 
 _OURS: Final = str(Path(__file__).parents[1]) + os.sep
@@ -19,6 +20,8 @@ _INSTALLED: Final = (
     *{sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")},
     "<frozen ",
 )
+_MADE: Final = "<string>"
+"""Where the methods are that `dataclass` makes."""
 _ARGUMENT_CHARS: Final = 200
 _shown = Repr()
 _shown.maxstring = _shown.maxother = _ARGUMENT_CHARS
@@ -32,19 +35,19 @@ def site_of(error: BaseException) -> str:
     frames = [
         (frame, line)
         for frame, line in walk_tb(error.__traceback__)
-        if not frame.f_code.co_filename.startswith(_OURS)
+        if not frame.f_code.co_filename.startswith((_OURS, "<frozen "))
     ]
     if not frames:
         return ""
     frame, line = frames[0]
     arguments = _arguments(frame)
     for inner, inner_line in frames:
-        if not inner.f_code.co_filename.startswith(_INSTALLED):
+        if not inner.f_code.co_filename.startswith((*_INSTALLED, _MADE)):
             frame, line = inner, inner_line
     file = frame.f_code.co_filename
     code = linecache.getline(file, line).strip()
     shown = f" ({code})" if code else ""
-    return f", at {_relative(file)}:{line}{shown}{arguments}"
+    return f", at {_relative(file)}:{line}{shown}{arguments if shows_records() else ''}"
 
 
 def _relative(file: str) -> str:

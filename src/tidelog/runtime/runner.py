@@ -18,6 +18,7 @@ from tidelog.checkpoint.manifest import Author, Savepoint, SavepointFormat
 from tidelog.checkpoint.retention import checkpoint_objects
 from tidelog.checkpoint.slots import SlotLog, TakeOver
 from tidelog.checkpoint.startup import History, read_history
+from tidelog.credentials import records_shown
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, SavepointFailedError, TidelogError, require
 from tidelog.events import Event
@@ -117,7 +118,7 @@ class JobRunner:
         self.running = False
         self._in_run = False
         """Whether a call of `run` has not returned yet."""
-        plan_restore(job, Resumption(), self.config)
+        self._plan(Resumption())
         if (directory := local_directory(store.url)) is not None:
             job.check_unread(f"store {store.url}", directory / object_names.checkpoint(Slot(0)))
         if self.config.workers > 1 and workers is None:
@@ -155,7 +156,8 @@ class JobRunner:
         self._in_run = True
         self.generation = self.states = self.subtasks = self.incarnation = None
         try:
-            return await self._run_begun(on_started)
+            with records_shown(self.config.show_records):
+                return await self._run_begun(on_started)
         finally:
             self._in_run = False
 
@@ -164,11 +166,11 @@ class JobRunner:
         # A job that could not resume must not fence the one that runs.
         resumption = await choose(slots, self.store, self.restore_from, self.restore_checkpoint)
         check_name(self.job.name, resumption)
-        plan = plan_restore(self.job, resumption, self.config)
-        if plan.checkpoint is not None or self.config.rocksdb.options_file is not None:
-            from tidelog.runtime.restore.fit import rehearse  # noqa: PLC0415  # else nothing
+        if self.config.rocksdb.options_file is not None:
+            from tidelog.runtime.restore.fit import check_options_file  # noqa: PLC0415  # rare
 
-            rehearse(plan, self.config, self.effects)
+            check_options_file(self.config)
+        plan = self._plan(resumption)
         directory = open_work_dir(self.config.work_dir, self.store.url)
         succeeded = False
         try:
@@ -189,6 +191,9 @@ class JobRunner:
                 if self._workers is not None:
                     await self._workers.end()
                 await self.effects.offload.run_to_end(remove_work_dir, directory)
+
+    def _plan(self, resumption: Resumption) -> RestorePlan:
+        return plan_restore(self.job, resumption, self.config, self.effects.clock)
 
     async def savepoint(
         self,
@@ -301,7 +306,7 @@ class JobRunner:
         history = await read_history(self.store, slots, take_over, ledger)
         resumption = confirm(plan.resumption, history)
         if resumption is not plan.resumption:
-            plan = plan_restore(self.job, resumption, self.config)
+            plan = self._plan(resumption)
         for dropped in plan.dropped:
             Event.STATE_DROPPED.log(logger, job=self.job.name, dropped=dropped)
         start = JobStart(

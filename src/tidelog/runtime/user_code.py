@@ -10,6 +10,7 @@ from functools import wraps
 from inspect import iscoroutinefunction, isgeneratorfunction
 from typing import Any, Final, ParamSpec, TypeVar
 
+from tidelog.credentials import shows_records
 from tidelog.errors import (
     ConfigError,
     StateSchemaError,
@@ -40,9 +41,13 @@ def check_plain(function: Callable[..., Any], name: str, *, many: bool = False) 
     what = f"the function of {name}"
     require(what, repr(function), callable(function), "a function")
     plain = not iscoroutinefunction(function)
-    require(what, function, plain, "one that is not `async`: nobody awaits it")
+    require(what, _name_of(function), plain, "one that is not `async`: its code would not run")
     plain = many or not isgeneratorfunction(function)
-    require(what, function, plain, "one that returns its result, without `yield`")
+    require(what, _name_of(function), plain, "one that returns its result, without `yield`")
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", None) or repr(function)
 
 
 class user_code:
@@ -68,7 +73,7 @@ class user_code:
                 found=f"{_said_by(cause)}{_site_of(cause)}",
                 action="fix the function and start the job again; it resumes from its last "
                 "checkpoint",
-            ) from cause
+            ) from _shown_cause(cause)
 
 
 class job_definition:
@@ -128,10 +133,19 @@ def _site_of(cause: BaseException) -> str:
     return site_of(cause)
 
 
+def _shown_cause(cause: BaseException) -> BaseException:
+    """The exception as a traceback may show it: its text may have values of the record."""
+    if shows_records():
+        return cause
+    return Exception(_said_by(cause)).with_traceback(cause.__traceback__)
+
+
 def _said_by(cause: BaseException | None) -> str:
     kind = type(cause).__name__
+    if not shows_records():
+        return f"{kind}, whose text is left out (show_records)"
     try:
-        return f"{kind}: {cause}"
+        return f"{kind}: {cause}".rstrip(" .\n")
     except Exception as error:  # the user's own text of it
         return f"{kind}, whose text fails with {type(error).__name__}: {error}"
 

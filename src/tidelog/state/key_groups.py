@@ -14,6 +14,7 @@ from typing import Any, Final
 import google_crc32c
 import msgspec
 
+from tidelog.credentials import value_text
 from tidelog.errors import StateSchemaError
 from tidelog.ids import KeyGroup
 
@@ -73,7 +74,7 @@ def checked_key(what: str, key: Hashable) -> bytes:
         return encode_canonical(key if type(key) in CANONICAL_TYPES else canonical_key(key))
     except NoKeyError as error:
         raise StateSchemaError(
-            f"{what} {key!r}",
+            f"{what} {value_text(key)}",
             expected=KEY_TYPES,
             found=str(error),
             action="pass one, for example a tuple of the fields that matter, or the text of a date",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar
 
-from tidelog.errors import ConfigError, StateSchemaError, require
+from tidelog.errors import ConfigError, StateDefinitionError, require
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.event_time import MAX_WATERMARK, UNKNOWN
 from tidelog.state.handles.keyed import (
@@ -26,6 +26,7 @@ from tidelog.state.schema.schema import Schema
 In = TypeVar("In")
 Out = TypeVar("Out")
 H = TypeVar("H", ValueHandle, ListHandle, MapHandle)
+Migrate = Callable[[Row], tuple[Any, ...]]
 TimeMode = Literal["none", "processing", "event"]
 _MISSPELT: Final = 0.85
 """How alike two names are, from 0 to 1, of which one was meant to be the other."""
@@ -58,9 +59,9 @@ class ExpiredTimerInfo:
         return self.expiryTimeInMs
 
 
-def created_late(state: str) -> StateSchemaError:
+def created_late(state: str) -> StateDefinitionError:
     """A state was asked for after `init`."""
-    return StateSchemaError(
+    return StateDefinitionError(
         f"state {state!r}",
         expected="to be created within init(handle)",
         found="a call after it",
@@ -86,10 +87,10 @@ class StatefulProcessorHandle:
         """Timers that were registered at the end of the data."""
 
     def initialized(self) -> None:
-        """Called by the runtime after `init`; raises StateSchemaError where that has put rows."""
+        """Called by the runtime after `init`; raises StateDefinitionError where that put rows."""
         self._initializing = False
         if self._backend.buffered and not self._buffered:
-            raise StateSchemaError(
+            raise StateDefinitionError(
                 "init(handle)",
                 expected="to create states only",
                 found="a change of a state or a timer, which belong to a key",
@@ -97,16 +98,30 @@ class StatefulProcessorHandle:
             )
 
     def getValueState(
-        self, stateName: str, schema: Schema, ttlDurationMs: int | None = None
+        self,
+        stateName: str,
+        schema: Schema,
+        ttlDurationMs: int | None = None,
+        *,
+        migrate: Migrate | None = None,
     ) -> ValueHandle:
-        """A value state; only within `init`."""
-        return self._new(ValueHandle, stateName, schema, ttl_ms=ttlDurationMs)
+        """A value state; only within `init`.
+
+        `migrate`, here and in the methods below, is for a schema that is not the stored one: it
+        gets each stored value as a `Row` with the stored field names, and returns the new tuple.
+        """
+        return self._new(ValueHandle, stateName, schema, ttl_ms=ttlDurationMs, migrate=migrate)
 
     def getListState(
-        self, stateName: str, schema: Schema, ttlDurationMs: int | None = None
+        self,
+        stateName: str,
+        schema: Schema,
+        ttlDurationMs: int | None = None,
+        *,
+        migrate: Migrate | None = None,
     ) -> ListHandle:
-        """A list state; only within `init`."""
-        return self._new(ListHandle, stateName, schema, ttl_ms=ttlDurationMs)
+        """A list state; only within `init`. `migrate` gets one element."""
+        return self._new(ListHandle, stateName, schema, ttl_ms=ttlDurationMs, migrate=migrate)
 
     def getMapState(
         self,
@@ -114,9 +129,12 @@ class StatefulProcessorHandle:
         userKeySchema: Schema,
         valueSchema: Schema,
         ttlDurationMs: int | None = None,
+        *,
+        migrate: Migrate | None = None,
     ) -> MapHandle:
-        """A map state; only within `init`."""
-        return self._new(MapHandle, stateName, userKeySchema, valueSchema, ttl_ms=ttlDurationMs)
+        """A map state; only within `init`. `migrate` gets the value of an entry, not its key."""
+        schemas = userKeySchema, valueSchema
+        return self._new(MapHandle, stateName, *schemas, ttl_ms=ttlDurationMs, migrate=migrate)
 
     def getReducingState(
         self,
@@ -124,9 +142,12 @@ class StatefulProcessorHandle:
         schema: Schema,
         reduce: Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]],
         ttlDurationMs: int | None = None,
+        *,
+        migrate: Migrate | None = None,
     ) -> ReducingState:
         """A reducing state, which Spark lacks; only within `init`."""
-        return ReducingState(self.getValueState(stateName, schema, ttlDurationMs), reduce)
+        value = self.getValueState(stateName, schema, ttlDurationMs, migrate=migrate)
+        return ReducingState(value, reduce)
 
     def getAggregatingState(
         self,
@@ -137,9 +158,10 @@ class StatefulProcessorHandle:
         add: Callable[[tuple[Any, ...], In], tuple[Any, ...]],
         result: Callable[[tuple[Any, ...]], Out],
         ttlDurationMs: int | None = None,
+        migrate: Migrate | None = None,
     ) -> AggregatingState[In, Out]:
         """An aggregating state, which Spark lacks; only within `init`."""
-        value = self.getValueState(stateName, schema, ttlDurationMs)
+        value = self.getValueState(stateName, schema, ttlDurationMs, migrate=migrate)
         return AggregatingState(value, create=create, add=add, result=result)
 
     def registerTimer(self, expiryTimestampMs: int) -> None:
@@ -157,6 +179,7 @@ class StatefulProcessorHandle:
             raise ConfigError(
                 "registerTimer in init(handle)",
                 expected="a call in a handler, for its key",
+                found="no key yet",
                 action="register it in handleInputRows",
             )
         earlier = watermark if self.fired is None else self.fired
@@ -165,6 +188,7 @@ class StatefulProcessorHandle:
             raise ConfigError(
                 f"registerTimer({expiryTimestampMs})",
                 expected=f"a time after {what} {earlier}",
+                found="an earlier one" if expiryTimestampMs < earlier else "that time itself",
                 action="register a later time, or handle the key at once",
             )
         timers.register(expiryTimestampMs)
@@ -190,11 +214,18 @@ class StatefulProcessorHandle:
         if state is not None and self._backend.key:
             state.clear()
 
-    def _new(self, handle: Callable[..., H], name: str, *schemas: Schema, ttl_ms: int | None) -> H:
+    def _new(
+        self,
+        handle: Callable[..., H],
+        name: str,
+        *schemas: Schema,
+        ttl_ms: int | None,
+        migrate: Migrate | None,
+    ) -> H:
         if not self._initializing:
             raise created_late(name)
         if name in self._states or name.startswith("$"):
-            raise StateSchemaError(
+            raise StateDefinitionError(
                 f"state {name!r}",
                 expected="a name of its own that does not start with '$'",
                 found="a name that is taken or reserved",
@@ -203,7 +234,11 @@ class StatefulProcessorHandle:
         lives = ttl_ms is None or (type(ttl_ms) is int and 0 < ttl_ms <= _LONGEST_TTL_MS)
         expected = f"milliseconds as int, 1 to {_LONGEST_TTL_MS}, or None: it never expires"
         require(f"TTL of state {name!r}", repr(ttl_ms), lives, expected)
-        state = self._states[name] = handle(self._backend, name, *schemas, ttl_ms)
+        is_function = migrate is None or callable(migrate)
+        expected = "a function from a stored value to one of the schema"
+        require(f"migrate= of state {name!r}", repr(migrate), is_function, expected)
+        state = handle(self._backend, name, *schemas, ttl_ms, migrate=migrate)
+        self._states[name] = state
         return state
 
     def _timers(self, call: str, time: int = 0) -> Timers:

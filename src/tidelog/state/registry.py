@@ -5,8 +5,8 @@ operator share one registry; a state is never read with a definition that does n
 stored (`state.evolution`).
 """
 
-from collections.abc import Collection, Iterable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -25,6 +25,14 @@ class Definition(NamedTuple):
     name: str
     kind: str
     schema: tuple[str, ...]
+
+
+class StateMigration(NamedTuple):
+    """How stored values of a state become those of its new schema."""
+
+    stored: StateInfo
+    declared: StateInfo
+    migrate: Callable[[Any], Any]
 
 
 class StateRegistry:
@@ -47,11 +55,17 @@ class StateRegistry:
         self._registered_names: set[str] = set()
 
     def register(
-        self, name: str, kind: str, schema: tuple[str, ...], ttl_ms: int | None = None
+        self,
+        name: str,
+        kind: str,
+        schema: tuple[str, ...],
+        ttl_ms: int | None = None,
+        migrate: Callable[[Any], Any] | None = None,
     ) -> StateInfo:
         """The state's info; the first registration of a new name gives it the next id.
 
-        Raises StateSchemaError when the name is known with a definition that does not go with it.
+        `migrate` makes a value of the schema of one that is stored with another schema. Raises
+        StateSchemaError when the name is known with a definition that does not go with it.
         """
         self._registered_names.add(name)
         registered = self._states.get(name)
@@ -60,7 +74,7 @@ class StateRegistry:
             info = StateInfo(max(ids, default=-1) + 1, name, kind, schema, ttl_ms)
         else:
             info = StateInfo(registered.id, name, kind, schema, ttl_ms, registered.types)
-            self._check(registered, info)
+            self._check(registered, info, migrate)
         self._states[name] = info
         return info
 
@@ -126,7 +140,9 @@ class StateRegistry:
         types = self._values.get(info.name)
         return info if types is None else msgspec.structs.replace(info, types=types.names())
 
-    def _check(self, before: StateInfo, after: StateInfo) -> None:
+    def _check(
+        self, before: StateInfo, after: StateInfo, migrate: Callable[[Any], Any] | None
+    ) -> None:
         # A job that begins has nothing stored to compare.
         from tidelog.state.schema.evolution import DECLARED, objection  # noqa: PLC0415
 
@@ -134,7 +150,8 @@ class StateRegistry:
         if reason is not None:
             # An operator of the library names its states itself.
             renaming = (
-                "the changed state a new name"
+                "the changed state a new name; for other fields of its values a processor can give "
+                "it migrate=, a function that makes a new value of a stored one"
                 if before.kind in DECLARED
                 else "the operator another name= and drop what it has with "
                 f"--allow-non-restored-state {self.operator} (JobConfig.allow_non_restored_state)"
@@ -147,6 +164,30 @@ class StateRegistry:
                 action=f"use the stored definition, or give {renaming}",
                 retry_safe=True,
             )
+
+
+class Rehearsal(StateRegistry):
+    """Learns before a job runs what an operator registers, and which stored states it migrates."""
+
+    def __init__(
+        self,
+        operator: str,
+        restored: Iterable[StateInfo],
+        keys: KnownTypes,
+        values: DeclaredType | None,
+    ) -> None:
+        super().__init__(operator, restored, keys, values)
+        self.migrations: dict[str, StateMigration] = {}
+
+    def _check(
+        self, before: StateInfo, after: StateInfo, migrate: Callable[[Any], Any] | None
+    ) -> None:
+        if migrate is not None and before.schema[-1] != after.schema[-1]:
+            self.migrations[after.name] = StateMigration(before, after, migrate)
+            # The values may be anything then; the keys of a map are those that are stored.
+            values = after.schema[-1]
+            before = msgspec.structs.replace(before, schema=(*before.schema[:-1], values))
+        super()._check(before, after, migrate)
 
 
 def known_keys(

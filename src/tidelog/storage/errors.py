@@ -90,7 +90,9 @@ def access_denied(what: str, reason: str, *, local: bool = False) -> AccessDenie
 
 
 def store_full(what: str, reason: str) -> StoreFullError:
-    return StoreFullError(what, found=reason, action="free or add space, then continue")
+    return StoreFullError(
+        what, expected="room for it", found=reason, action="free or add space, then continue"
+    )
 
 
 def store_unreachable(what: str, reason: str) -> StoreUnreachableError:
@@ -121,7 +123,12 @@ def no_directory(what: str) -> StorageError:
 
 
 def storage_failed(what: str, reason: str) -> StorageError:
-    return StorageError(what, found=reason, action="see the cause; it is not one tidelog knows")
+    return StorageError(
+        what,
+        expected="an answer that tidelog knows",
+        found=reason,
+        action="see the cause, and start again",
+    )
 
 
 def from_os_error(error: OSError, what: str) -> StorageError:

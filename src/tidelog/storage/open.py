@@ -179,6 +179,7 @@ def _open(
             raise ConfigError(
                 f"store URL {url!r}",
                 expected="a path, or a URL with :// after its scheme",
+                found="a scheme without it",
                 action=f"write {match[1]}://..., or ./{url} for a directory of that name",
             )
         return LocalStore(url, effects)
@@ -200,7 +201,15 @@ def _open(
         raise ConfigError(
             f"store URL {url!r}",
             expected="s3://, which is the scheme of the same bucket here",
+            found=f"{scheme}://, the scheme that Hadoop has for it",
             action=f"write s3{url.removeprefix(scheme)}",
+        )
+    elif scheme in {"http", "https"}:
+        raise ConfigError(
+            f"store URL {url!r}",
+            expected="a store that can be written, such as s3://bucket/prefix",
+            found="an address of the web",
+            action="name the bucket; --endpoint says where an S3 service of your own is",
         )
     else:
         store = import_module("tidelog.storage.fsspec_store").open_fsspec_store(
@@ -236,6 +245,9 @@ def _path_of(url: str) -> str:
         raise ConfigError(
             f"store URL {url!r}",
             expected="file:///absolute/path on this machine, and no ? or # in it",
+            found="a query or a fragment"
+            if more
+            else f"host {parts.netloc!r}, path {parts.path!r}",
             action="write three slashes before the path, and %3F and %23 for those",
         )
     return unquote(parts.path)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import google_crc32c
 
+from tidelog.options.units import plural
 from tidelog.table.failures import corrupt, translate
 
 Row = tuple[bytes, bytes]
@@ -48,7 +49,7 @@ def decode_rows(data: bytes, path: Path) -> list[Row]:
     offset = _HEADER_BYTES
     for _ in range(count):
         if offset + _LENGTHS.size > len(body):
-            raise corrupt(path, f"{count} rows", f"{len(rows)} rows")
+            raise corrupt(path, plural(count, "row"), plural(len(rows), "row"))
         key_bytes, value_bytes = _LENGTHS.unpack_from(body, offset)
         value_at = offset + _LENGTHS.size + key_bytes
         rows.append(
@@ -56,7 +57,9 @@ def decode_rows(data: bytes, path: Path) -> list[Row]:
         )
         offset = value_at + value_bytes
     if offset != len(body):
-        raise corrupt(path, f"{count} rows in {len(body)} bytes", f"rows that take {offset}")
+        raise corrupt(
+            path, f"{plural(count, 'row')} in {len(body)} bytes", f"rows that take {offset}"
+        )
     return rows
 
 

@@ -94,7 +94,8 @@ class BillLine(msgspec.Struct, frozen=True, kw_only=True):
     requests: float | None
     """Null where nobody counts requests."""
     transfer: float | None
-    total: float
+    total: float | None
+    """Null as long as requests are not known: storage alone is the smaller part of most bills."""
     here: bool
     """The store's URL says that it is this provider's."""
     warning: str | None
@@ -189,7 +190,7 @@ def _line(
     for size in chain.from_iterable(sizes.values()):
         billed += max(size, book.minimum_object_bytes)
     storage = billed / book.gb_bytes * book.storage_gb_month * DAY_S / MONTH_S
-    request_cost = transfer_cost = None
+    request_cost = transfer_cost = total = None
     if requests is not None:
         request_cost = (
             requests.put * book.put_per_1000
@@ -198,6 +199,7 @@ def _line(
             + requests.delete * book.delete_per_1000
         ) / 1000
         transfer_cost = book.moved(requests.bytes_written, requests.bytes_read)
+        total = storage + request_cost + transfer_cost
     return BillLine(
         provider=book.provider,
         title=book.title,
@@ -207,7 +209,7 @@ def _line(
         storage=storage,
         requests=request_cost,
         transfer=transfer_cost,
-        total=storage + (request_cost or 0.0) + (transfer_cost or 0.0),
+        total=total,
         here=book.provider == provider,
         warning=book.warning(datetime.fromtimestamp(now_ms / 1000, UTC).date()),
     )

@@ -15,12 +15,12 @@ from tests.support.jobs import contents, run, word_count
 from tidelog import JobStatus, UserFunctionError
 from tidelog.cli.output import Output, Rows
 from tidelog.cli.run.live import LiveView, panel
-from tidelog.cli.run.reports import Ending, JsonReports, PlainLines, ReadSpeed
+from tidelog.cli.run.reports import STOPPING, Ending, JsonReports, PlainLines, ReadSpeed
 from tidelog.cli.run.running import Speedometer
 from tidelog.ids import Generation, Slot
 from tidelog.runtime.status.checkpoints import CheckpointsStatus, HydrationStatus, RestoreStatus
 from tidelog.runtime.status.distribution import Distribution
-from tidelog.runtime.status.status import OperatorStatus
+from tidelog.runtime.status.status import OperatorStatus, WorkerStatus
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.object_names import SEGMENTS
 
@@ -179,7 +179,7 @@ def test_names_in_the_panel_are_no_markup() -> None:
     assert "state 'hits[today][/b]' of operator 'count'" in console.export_text()
 
 
-def test_speed_is_that_of_the_last_seconds_also_where_figures_come_late() -> None:
+def test_speed_is_that_of_the_last_seconds() -> None:
     def look(seconds: float, records: int) -> JobStatus:
         source = OperatorStatus("source", True, 1, records, 0, 0.0, 0)
         return replace(RUNNING, at_s=seconds, operators=(source,))
@@ -189,8 +189,34 @@ def test_speed_is_that_of_the_last_seconds_also_where_figures_come_late() -> Non
     assert speedometer.read(look(10, 0)) == ReadSpeed()
     assert speedometer.read(look(14, 100)) == ReadSpeed(25, 25)
     assert speedometer.read(look(18, 400)) == ReadSpeed(75, 50)
-    # A worker has sent nothing new since.
-    assert speedometer.read(look(19, 400)).now == 60
+
+
+def test_the_speed_of_workers_is_that_of_the_moments_at_which_they_sent_their_figures() -> None:
+    def look(seconds: float, *workers: tuple[float, int]) -> JobStatus:
+        sent = [
+            WorkerStatus(number, 1, 1, records, silent_s=seconds - at)
+            for number, (at, records) in enumerate(workers)
+        ]
+        return replace(RUNNING, at_s=seconds, workers=tuple(sent))
+
+    speedometer = Speedometer()
+    assert speedometer.read(look(10, (9.9, 0), (9.1, 0))) == ReadSpeed()
+    assert speedometer.read(look(11.5, (10.9, 1000), (11.1, 2000))) == ReadSpeed(2000, 2000)
+    # They have sent nothing since; one is late.
+    assert speedometer.read(look(12, (10.9, 1000), (11.1, 2000))) == ReadSpeed(2000, 2000)
+    assert speedometer.read(look(13, (10.9, 1000), (13, 3900))) == ReadSpeed(2000, 2000)
+    assert speedometer.read(look(14.9, (10.9, 1000), (13.9, 4800))).now == pytest.approx(1000), (
+        "one hangs"
+    )
+
+
+def test_no_phase_is_reported_after_the_stop() -> None:
+    lines: list[str] = []
+    plain = PlainLines(1.0, lambda line, _: lines.append(line))
+    plain.stopping()
+    plain.observe(replace(RUNNING, phase="starting"), ReadSpeed())
+    plain.observe(RUNNING, ReadSpeed())
+    assert lines == [STOPPING]
 
 
 def documents(lines: str) -> list[dict[str, Any]]:

@@ -261,7 +261,7 @@ def test_what_holds_up_tidelogs_thread_is_named_in_the_log(url: str, log: Noting
     with opened(url, sinks={"out": Asking(log.noted.wait)}) as db:
         db.write("out", 1)
         db.checkpoint()
-    assert "thread tidelog-loop holds up the event loop" in log.text
+    assert "thread tidelog-loop has stopped the event loop" in log.text
     assert "threading.py:" in log.text
 
 
@@ -278,7 +278,7 @@ def test_an_operation_that_holds_up_tidelogs_thread_is_named_in_the_log(
     monkeypatch.setattr(StateRows, "get", get_slowly)
     with opened(url, OFTEN) as db:
         assert db.key("a").total.get() is None
-    assert "thread of the program holds up the event loop" in log.text
+    assert "thread of the program has stopped the event loop" in log.text
     assert "get_slowly" in log.text
 
 

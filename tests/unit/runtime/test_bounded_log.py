@@ -146,7 +146,9 @@ def test_a_link_too_slow_for_the_tables_is_a_figure_and_one_warning(
 ) -> None:
     with caplog.at_level(logging.WARNING, "tidelog"):
         slow = run(MaterializeConfig(interval=INTERVAL_S, bytes_per_s=55_000))
-    behind = [r.getMessage() for r in caplog.records if "fall behind" in r.getMessage()]
+    behind = [
+        r.getMessage() for r in caplog.records if "materializations are late" in r.getMessage()
+    ]
     assert len(behind) == 1
     assert f"of {SUBTASKS + 1} subtasks" in behind[0] and "bandwidth" in behind[0]
     last = slow.statuses[-1].materializations

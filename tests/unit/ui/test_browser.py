@@ -81,7 +81,7 @@ def test_every_section_is_there_and_says_why_when_it_is_empty(
 ) -> None:
     tab.show(reports[name])
     titles = tab.evaluate("[...document.querySelectorAll('section > h2')].map(e => e.textContent)")
-    assert titles == [*SECTIONS, "The bill of a day", "Slots"]
+    assert titles == [*SECTIONS, "The bill of a day", "Retained checkpoints"]
     bare = (
         "[...document.querySelectorAll('section')].filter(e => e.id !== 'figures'"
         " && !e.querySelector('.card, .empty')).map(e => e.id)"

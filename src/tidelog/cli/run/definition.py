@@ -15,7 +15,7 @@ from typing import Any, Final, get_type_hints
 
 import msgspec
 
-from tidelog.errors import ConfigError, UnavailableError, require
+from tidelog.errors import ConfigError, require
 from tidelog.runtime.config import JobArguments
 from tidelog.runtime.graph import Job
 from tidelog.runtime.user_code import job_definition
@@ -36,7 +36,8 @@ def load_job(name: str, arguments: JobArguments) -> Job:
         raise ConfigError(
             f"job {name!r}",
             expected=f"{', '.join(EXAMPLES)}, module:attribute or file.py:attribute",
-            action="name one of these",
+            found="no attribute" if module_name else "no module",
+            action=f"name the function as well, as in {module_name or 'file.py'}:job",
         )
     found, takes = _imported(path, module_name, attribute), False
     if not isinstance(found, Job) and callable(found):
@@ -133,7 +134,7 @@ def _imported(path: str, module_name: str, attribute: str) -> Any:
                 raise  # an import within the module
             raise _nowhere(path, f"no module {error.name!r}") from error
         if not hasattr(module, attribute):
-            raise _nowhere(path, _only(module), ConfigError)
+            raise _nowhere(path, _only(module))
         return getattr(module, attribute)
 
 
@@ -183,8 +184,8 @@ def _search(directory: Path) -> None:
         sys.path.insert(0, str(directory))
 
 
-def _nowhere(path: str, found: str, kind: type[ConfigError] = UnavailableError) -> ConfigError:
-    return kind(
+def _nowhere(path: str, found: str) -> ConfigError:
+    return ConfigError(
         f"job {path}",
         expected="a file, or a module here or on PYTHONPATH, with this attribute",
         found=found,

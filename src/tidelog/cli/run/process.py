@@ -30,6 +30,7 @@ from tidelog.cli.run.reports import (
     reports_never_wait,
 )
 from tidelog.cli.run.running import run_with_restarts
+from tidelog.credentials import records_shown
 from tidelog.errors import TidelogError
 from tidelog.ids import Slot
 from tidelog.runtime.config import JobArguments, JobConfig
@@ -99,10 +100,11 @@ def _reported(
     reporter = _reporter(options, resolved)
     nothing = JobStatus(job)
     error: TidelogError | None = None
+    shown = True
     try:
         settings = resolved.config()
         loaded_job = load_job(job, arguments)
-        stores = _Stores(options, settings)
+        stores, shown = _Stores(options, settings), settings.show_records
         with _workers(loaded_job, settings, start, stores) as processes:
             run = _run(loaded_job, settings, start, stores, processes, metrics, reporter)
             result = asyncio.run(run)
@@ -119,7 +121,8 @@ def _reported(
         Output(as_json=True).error(result.error or unsaid)
         return result.exit_code or EXIT_PROBLEM
     if options.debug and result.error is not None:
-        print_traceback(result.error)
+        with records_shown(shown):
+            print_traceback(result.error)
     return result.exit_code
 
 

@@ -145,10 +145,13 @@ class PlainLines(Reporter):
         self._write = write or _to_stderr
         self._last: JobStatus | None = None
         self._said_at = 0.0
+        self._stopping = False
 
     def observe(self, status: JobStatus, speed: ReadSpeed) -> None:
         """A line when something happened or the interval has passed."""
         last, self._last = self._last, status
+        if self._stopping:  # a phase that has begun just before is no news any more
+            return
         if last is None or status.phase != last.phase:
             self._say(status, phase_line(status))
         if status.at_s - self._said_at >= self._interval_s:
@@ -156,6 +159,7 @@ class PlainLines(Reporter):
             self._say(status, "; ".join(texts) or status.phase)
 
     def stopping(self) -> None:
+        self._stopping = True
         self._write(STOPPING, logging.INFO)
 
     def notice(self, text: str) -> None:

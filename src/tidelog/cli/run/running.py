@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from queue import SimpleQueue
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -44,7 +44,7 @@ _LOOK_S: Final = 1.0
 
 
 _NOW_S: Final = 3.0
-"""Over so long the speed of now is measured: workers send their figures once a second."""
+"""Over so long the speed of now is measured."""
 
 
 def _signals() -> list[signal.Signals]:
@@ -55,28 +55,57 @@ def _signals() -> list[signal.Signals]:
     return [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hangs_up else [])]
 
 
+class _Reading(NamedTuple):
+    """Records that one process had read at a moment."""
+
+    at_s: float
+    records: int
+
+
+class _Readings:
+    """The readings of one process."""
+
+    def __init__(self, first: _Reading) -> None:
+        self._first = first
+        self._recent = deque([first])
+        """Those of the last seconds, and the one before."""
+
+    def add(self, reading: _Reading) -> None:
+        if reading.at_s > self._recent[-1].at_s:  # otherwise a worker has said nothing since
+            self._recent.append(reading)
+            while len(self._recent) > 2 and self._recent[1].at_s <= reading.at_s - _NOW_S:
+                self._recent.popleft()
+
+    @property
+    def speed(self) -> ReadSpeed:
+        last = self._recent[-1]
+        return ReadSpeed(_between(self._recent[0], last), _between(self._first, last))
+
+
 class Speedometer:
-    """Speed from successive looks at a running job."""
+    """Speed from successive looks at a running job: the sum of what its processes read."""
 
     def __init__(self) -> None:
-        self._first: JobStatus | None = None
-        self._recent: deque[JobStatus] = deque()
-        """The looks of the last seconds, and the one before."""
+        self._processes: dict[int, _Readings] = {}
 
     def read(self, status: JobStatus) -> ReadSpeed:
         """The speed of the last seconds, and since the first look."""
         if status.phase != "running":
             return ReadSpeed()
-        self._first = self._first or status
-        self._recent.append(status)
-        while len(self._recent) > 2 and self._recent[1].at_s <= status.at_s - _NOW_S:
-            self._recent.popleft()
-        return ReadSpeed(_between(self._recent[0], status), _between(self._first, status))
+        readings = {} if status.workers else {-1: _Reading(status.at_s, status.records_read)}
+        for worker in status.workers:
+            # Its figures are of the moment at which it sent them, unless it hangs.
+            silent_s = worker.silent_s if worker.silent_s < _NOW_S else 0.0
+            readings[worker.worker] = _Reading(status.at_s - silent_s, worker.records_in)
+        for process, reading in readings.items():
+            self._processes.setdefault(process, _Readings(reading)).add(reading)
+        speeds = [readings.speed for readings in self._processes.values()]
+        return ReadSpeed(sum(s.now for s in speeds), sum(s.mean for s in speeds))
 
 
-def _between(before: JobStatus, after: JobStatus) -> float:
+def _between(before: _Reading, after: _Reading) -> float:
     elapsed = after.at_s - before.at_s
-    return (after.records_read - before.records_read) / elapsed if elapsed > 0 else 0.0
+    return (after.records - before.records) / elapsed if elapsed > 0 else 0.0
 
 
 async def run_with_restarts(

@@ -15,7 +15,7 @@ from tidelog.cli.output import Output, Rows, fields_of, finding_lines, some
 from tidelog.cli.spark.engine import EngineOptions, open_engine
 from tidelog.cli.store.options import StoreCommand, on_store_for_a_verdict
 from tidelog.options.units import plural
-from tidelog.spark.checkpoint.checkpoint import store_url
+from tidelog.spark.checkpoint.checkpoint import find_layout, store_url
 from tidelog.verify.results import Choice
 from tidelog.verify.verification import CheckpointReport, VerifyReport, verify
 
@@ -62,6 +62,7 @@ async def command(
     agree. Exits with 0 only if every checkpoint can be restored and nothing is wrong, with 4 when
     the store could not be read.
     """
+    await find_layout(invocation.store)  # Spark takes some seconds to start
     engine_context = open_engine(invocation, "tidelog verify", engine, jobs=jobs, work_dir=work_dir)
     with engine_context as chosen_engine, invocation.output.progress("verifying") as progress:
         report = await verify(invocation.store, chosen_engine, chosen=chosen, progress=progress)
@@ -123,7 +124,9 @@ def _action(report: VerifyReport, problem: Finding) -> str:
         )
     if newest is None:
         return "bring the object back from a backup; no other checkpoint is sound"
-    restore = f"restore checkpoint {newest}" if report.layout == "job" else f"use batch {newest}"
+    restore = f"use batch {newest}"
+    if report.layout == "job":
+        restore = f"restore checkpoint {newest} (`tidelog run ... --restore-checkpoint {newest}`)"
     return f"bring the object back from a backup, or {restore}"
 
 

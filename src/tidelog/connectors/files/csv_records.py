@@ -16,7 +16,9 @@ from typing import Any, Final, Literal, NamedTuple
 from tidelog.connectors.arguments import typed
 from tidelog.connectors.files.line_reader import CHUNK_BYTES, MAX_LINE_BYTES, without_mark
 from tidelog.connectors.files.parsed import Malformed, OnError, ParsedFiles, ParsedReader
+from tidelog.credentials import value_text
 from tidelog.errors import ConfigError, require
+from tidelog.options.units import plural
 from tidelog.runtime.user_code import FAILURES, map_all
 from tidelog.state.schema.row import Row, row_maker
 
@@ -136,8 +138,10 @@ class _Columns:
     def row(self, record: list[str]) -> Row:
         """Raises _UnfitError."""
         if len(record) != len(self._names):
-            found = f"{len(record)} values: {record!r:.100}"
-            raise _UnfitError(Malformed(f"{len(self._names)} values, of {self._names}", found))
+            found = f"{plural(len(record), 'value')}: {value_text(record, 100)}"
+            raise _UnfitError(
+                Malformed(f"{plural(len(self._names), 'value')}, of {self._names}", found)
+            )
         values: list[Any] = list(record)
         for index, parse in self._parsers:
             try:
@@ -164,7 +168,7 @@ class _Record(NamedTuple):
 class CsvReader(ParsedReader):
     """The records of one file as rows."""
 
-    left_out = "are no records of the columns and were left out"
+    left_out = "left out, as no record of the columns"
     _source: CsvSource
 
     def __init__(self, source: CsvSource, split: str, position: Any) -> None:

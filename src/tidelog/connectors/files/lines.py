@@ -7,6 +7,7 @@ arrays lists; it stands for itself, so that what is read does not depend on wher
 blank lines are no records.
 """
 
+import re
 from contextlib import suppress
 from typing import Any, Final
 
@@ -55,7 +56,7 @@ class TextReader(LineReader):
             text = data.decode("utf-8", "replace")
             raw = data.split(b"\n")
             broken = sum(line.decode("utf-8", "ignore").encode() != line for line in raw)
-            self.count(broken, "have bytes that are no UTF-8, replaced by U+FFFD")
+            self.count(broken, "with bytes that are no UTF-8, replaced by U+FFFD")
         if "\r\n" in text:
             text = text.replace("\r\n", "\n")
         lines = text.split("\n")
@@ -79,7 +80,7 @@ class JsonLinesSource(ParsedFiles):
 class JsonReader(ParsedReader):
     """The lines of one file as rows."""
 
-    left_out = "are no JSON objects and were left out"
+    left_out = "left out, as no JSON object"
 
     def records(self, data: bytes, offset: int, *, last: bool) -> tuple[list[Row], int]:
         """Raises CorruptObjectError for a malformed line, unless those are skipped."""
@@ -114,6 +115,9 @@ class JsonReader(ParsedReader):
         return rows
 
 
+_OTHER_JSON: Final = re.compile("Expected `object`, got `(.*)`")
+
+
 def _problem(line: bytes, error: Exception, *, is_first: bool) -> Malformed:
     """What is wrong with a line; the first one tells a file of another format."""
     expected, begin = "one JSON object a line", line.lstrip()[:1]
@@ -126,6 +130,8 @@ def _problem(line: bytes, error: Exception, *, is_first: bool) -> Malformed:
     if is_first and begin != b"{" and any(mark in line for mark in (b",", b";", b"\t")):
         action = "read CSV by CsvSource; for another line that is wrong, correct it"
         return Malformed(expected, f"{line[:60]!r}: {error}", action=action)
+    if other := _OTHER_JSON.fullmatch(str(error)):
+        return Malformed(expected, f"JSON of type {other[1]}")
     return Malformed(expected, str(error))
 
 

@@ -30,6 +30,7 @@ from tidelog.connectors.files.source import (
 from tidelog.connectors.tested import note_version
 from tidelog.errors import ConfigError, CorruptObjectError, StorageError, optional_library, require
 from tidelog.events import Event
+from tidelog.options.units import plural
 from tidelog.runtime.source import SplitReader
 from tidelog.state.schema.row import Row, row_maker
 
@@ -162,7 +163,7 @@ class ParquetReader(SplitReader):
         if self.position[2] != rows:
             raise StorageError(
                 f"Parquet file {path}",
-                expected=f"{self.position[2]} rows, as many as when it was first read",
+                expected=f"{plural(self.position[2], 'row')}, as many as when it was first read",
                 found=f"{rows}",
                 action="put the file back that was read before; files must not change while a job "
                 "reads them",

@@ -18,6 +18,7 @@ from typing import Any, Final
 from tidelog.connectors.arguments import typed
 from tidelog.effects import Clock, SystemClock
 from tidelog.errors import ConfigError, RestoreError, UserFunctionError, require
+from tidelog.options.units import plural
 from tidelog.runtime.channels.buffers import next_values
 from tidelog.runtime.channels.copies import copies_of
 from tidelog.runtime.operators.outputs import Distinct
@@ -66,6 +67,7 @@ class IterableSource(Source):
             raise RestoreError(
                 f"split {split!r}",
                 expected=f"one of {list(self._splits)}",
+                found="one that only the checkpoint has",
                 action="name the splits as before, or start without this checkpoint",
             )
         records = self._splits[split]
@@ -93,7 +95,7 @@ class IterableReader(SplitReader):
         if skipped < position:
             raise RestoreError(
                 f"split {split!r}",
-                expected=f"at least {position} records, as many as were read before",
+                expected=f"at least {plural(position, 'record')}, as many as were read before",
                 found=f"{skipped}",
                 action="make the iterable give the same records every time",
             )
@@ -156,7 +158,7 @@ class RateSource(Source):
         if splits != self.splits or not (split.isdecimal() and int(split) < self.splits):
             raise RestoreError(
                 f"split {split!r} of a RateSource",
-                expected=f"one of {self.splits} splits in the checkpoint",
+                expected=f"one of {plural(self.splits, 'split')} in the checkpoint",
                 found=f"one of {splits}" if splits else "that of another kind of source",
                 action="pass as many splits= as before, or start without this checkpoint",
             )

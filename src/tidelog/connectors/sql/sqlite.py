@@ -351,7 +351,9 @@ class SqliteDatabase:
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
             unknown = StorageError, "see the cause; it is not one tidelog knows"
             kind, action = _ACTIONS.get(code, unknown)
-            raise kind(f"database {self._path}", found=str(error), action=action) from error
+            found = "a directory" if Path(self._path).is_dir() else str(error)
+            what, expected = f"database {self._path}", "a file of SQLite that can be written"
+            raise kind(what, expected=expected, found=found, action=action) from error
 
 
 def _unique_columns(connection: sqlite3.Connection, table: str) -> list[list[str]]:

@@ -25,6 +25,7 @@ from tidelog.connectors.transactions import (
 )
 from tidelog.errors import ConfigError, ObjectNotFoundError
 from tidelog.ids import CheckpointId
+from tidelog.options.units import plural
 from tidelog.runtime.sink import SinkContext, SinkWriter
 from tidelog.runtime.user_code import map_all
 
@@ -263,9 +264,9 @@ class SqlStagingWriter(SinkWriter):
             if rows != staged.rows:
                 raise ObjectNotFoundError(
                     str(staged.tx),
-                    expected=f"{staged.rows} rows in staging, or its checkpoint in "
+                    expected=f"{plural(staged.rows, 'row')} in staging, or its checkpoint in "
                     "_tidelog_committed",
-                    found=f"{rows} rows and no such checkpoint",
+                    found=f"{plural(rows, 'row')} and no such checkpoint",
                     action="bring back the database that this job wrote to; to write to another "
                     f"one, {CLONE}",
                     retry_safe=False,

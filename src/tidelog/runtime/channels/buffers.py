@@ -34,6 +34,14 @@ class BufferLimit:
     bytes: int = 1 << 20
     records: int = 8192
 
+    def parts(self, batch: Batch) -> Iterable[Batch]:
+        """The records in their order, at most `records` of them at a time."""
+        count = len(batch.records)
+        if count <= self.records:
+            return (batch,)
+        starts = range(0, count, self.records)
+        return (batch.part(start, start + self.records) for start in starts)
+
     def cut(self, batch: Batch) -> Iterator[Batch]:
         """The buffers that the records have to be cut into, measured."""
         count = len(batch.records)

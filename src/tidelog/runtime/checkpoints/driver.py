@@ -230,6 +230,7 @@ class CheckpointDriver:
             case FailJob(failures, reason):
                 raise CheckpointFailedError(
                     f"{plural(failures, 'checkpoint')} in a row failed",
+                    expected="no more than `tolerable_failures`",
                     found=reason,
                     action="remove the cause and start the job again; it resumes from its last "
                     "completed checkpoint",

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import asdict, astuple
 
 from tidelog.changelog.block import Block, BlockKind, SealedBlock, seal_opaque
-from tidelog.errors import CorruptObjectError, TidelogError
+from tidelog.errors import OLDER_CHECKPOINT, CorruptObjectError, TidelogError
 from tidelog.ids import SeqNo
 from tidelog.runtime.channels.channel import InFlightData
 from tidelog.runtime.channels.messages import Batch, Watermark
@@ -134,6 +134,6 @@ def _corrupt(block: Block, actual: str) -> CorruptObjectError:
         f"in-flight data in object {block.name} at byte {block.offset}",
         expected="buffers of records",
         found=actual,
-        action="restore an older checkpoint, or drop the in-flight data with --drop-in-flight "
-        "if losing it is acceptable",
+        action=f"{OLDER_CHECKPOINT}, or drop the in-flight data with --drop-in-flight if losing "
+        "it is acceptable",
     )

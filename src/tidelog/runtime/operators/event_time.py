@@ -9,8 +9,10 @@ import logging
 from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, Self
 
+from tidelog.credentials import shows_records, value_text
 from tidelog.errors import UserFunctionError, require
 from tidelog.events import Event
 from tidelog.options.units import Length, milliseconds
@@ -122,6 +124,15 @@ def _newest(times: list[Any]) -> int:
     raise UserFunctionError(
         "the time function",
         expected="event times in milliseconds as int, -2**62 to 2**62",
-        found=f"{wrong!r} of type {type(wrong).__name__}",
-        action="return int(...) of it, in milliseconds since 1970",
+        found=value_text(wrong) + (f" of type {type(wrong).__name__}" if shows_records() else ""),
+        action=f"return {_in_milliseconds(wrong)}, which is in milliseconds since 1970",
     )
+
+
+def _in_milliseconds(time: object) -> str:
+    """The code that makes an event time of a value."""
+    if isinstance(time, datetime):
+        return "int(time.timestamp() * 1000)"
+    if isinstance(time, str):
+        return "int(datetime.fromisoformat(text).timestamp() * 1000)"
+    return "int(seconds * 1000)" if isinstance(time, float) else "an int"

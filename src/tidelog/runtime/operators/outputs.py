@@ -13,6 +13,7 @@ from tidelog.runtime.channels.copies import unchanging
 from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.operators.portion import Portion
 from tidelog.runtime.operators.turn import OUTPUT_BYTES, OUTPUT_RECORDS, PAUSE, Turn
+from tidelog.state.schema.row import Row
 
 _CHECK_ALL: Final = 16
 """So many buffers of a function are checked at first."""
@@ -54,6 +55,8 @@ class Distinct:
                 )
 
 
+_ONE: Final = (Row, dict, str, bytes)
+"""What a function returned for one record, and iterates over its own parts."""
 _UNMEASURED: Final = 64
 """Records that may be made before they are measured."""
 _ROWS_AT_ONCE: Final = 256
@@ -132,6 +135,11 @@ class Outputs:
             if self.due:
                 yield self.cut()
             return
+        if isinstance(outputs, _ONE) or not isinstance(outputs, Iterable):
+            kind = type(outputs).__name__
+            raise TypeError(
+                f"it returned one value of type {kind}, not records: yield it, or return a list"
+            )
         remaining = iter(outputs)
         size = count = 0
         while count == size:

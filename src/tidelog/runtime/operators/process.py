@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any, Final, cast
 from weakref import WeakValueDictionary
 
+from tidelog.credentials import value_text
 from tidelog.errors import require
 from tidelog.events import Event
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
@@ -203,7 +204,9 @@ class Process(Operator):
 
     def _handler(self, name: str) -> named_call:
         """A call of a handler for the current key."""
-        return named_call(f"{self._name}.{name}", lambda: f"key {decode_key(self._backend.key)!r}")
+        return named_call(
+            f"{self._name}.{name}", lambda: f"key {value_text(decode_key(self._backend.key))}"
+        )
 
     def _times(self) -> TimerValues:
         watermark = self._handle.watermark

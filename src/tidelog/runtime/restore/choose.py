@@ -5,7 +5,7 @@ same command started again resumes.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ from tidelog.events import Event
 from tidelog.ids import Slot, SubtaskId
 from tidelog.runtime.restore.after_end import before_end
 from tidelog.runtime.subtasks.vertices import Vertex
-from tidelog.state.registry import StateRegistry, known_keys
+from tidelog.state.registry import Rehearsal, StateMigration, StateRegistry, known_keys
 from tidelog.storage.port import ObjectStore
 
 if TYPE_CHECKING:
@@ -171,6 +171,8 @@ class RestorePlan(msgspec.Struct, frozen=True):
     """Stored operators by id; once all is assigned by vertex, as the job's subtasks load them."""
     migrated: frozenset[str] = frozenset()
     """Vertices whose restored keys or values are changed: their first checkpoint is whole."""
+    migrations: Mapping[str, Sequence[StateMigration]] = msgspec.field(default_factory=dict)
+    """States that a processor migrates, by vertex."""
     finished: Mapping[SubtaskId, SubtaskState] = msgspec.field(default_factory=dict)
     """Subtasks that are not to run again."""
     dropped: tuple[str, ...] = ()
@@ -198,7 +200,17 @@ class RestorePlan(msgspec.Struct, frozen=True):
         return None if subtask in self.finished else self.state_of(subtask)
 
     def registry_of(self, vertex: Vertex) -> StateRegistry:
-        """A new registry of a vertex's states, with those that were stored."""
+        """A new registry of a vertex's states, with those that were stored, or will be once the
+        stored ones are migrated.
+        """
         operator, head = self.operators.get(vertex.id), vertex.head
         keys = known_keys(vertex.id, operator, head.key_types)
-        return StateRegistry(vertex.id, operator.states if operator else (), keys, head.value_types)
+        states = {info.name: info for info in operator.states} if operator else {}
+        for migration in self.migrations.get(vertex.id, ()):
+            states[migration.declared.name] = migration.declared
+        return StateRegistry(vertex.id, states.values(), keys, head.value_types)
+
+    def rehearsal_of(self, vertex: Vertex, operator: OperatorState) -> Rehearsal:
+        """A registry for an operator that is only opened to learn what it registers."""
+        keys = known_keys(vertex.id, operator, vertex.head.key_types)
+        return Rehearsal(vertex.id, operator.states, keys, vertex.head.value_types)

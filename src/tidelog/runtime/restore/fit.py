@@ -13,7 +13,7 @@ from rocksdict import Cache
 from tidelog.checkpoint.finished import finished_operators, fully_finished
 from tidelog.checkpoint.formats import POSITIONS, TRANSACTIONS, check_formats
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState
-from tidelog.effects import Effects
+from tidelog.effects import Clock
 from tidelog.errors import RestoreError
 from tidelog.runtime.channels.buffers import BufferLimit
 from tidelog.runtime.config import JobConfig
@@ -31,7 +31,7 @@ from tidelog.state.key_groups import range_of
 from tidelog.state.log import NoLog
 from tidelog.state.meaning import check_meaning
 from tidelog.state.objects.classes import RecordTypes
-from tidelog.state.registry import StateRegistry
+from tidelog.state.registry import StateMigration, StateRegistry
 from tidelog.table.memory import MemoryTable
 
 
@@ -154,30 +154,37 @@ def _in_the_way(unfinished: str, finished: str, how: str) -> RestoreError:
 _CACHE_BYTES: Final = 1 << 20
 
 
-def rehearse(plan: RestorePlan, config: JobConfig, effects: Effects) -> None:
-    """Check what is known only once something is opened: operators whose states are not declared
-    are opened once on an empty table and closed again.
-
-    Raises StateSchemaError for states that do not go with the checkpoint, UserFunctionError when
-    a processor cannot be made or its `init` fails, and ConfigError for an options file of RocksDB
-    that cannot be used.
-    """
+def check_options_file(config: JobConfig) -> None:
+    """Raises ConfigError for an options file of RocksDB that cannot be used."""
     if config.rocksdb.options_file is not None:
         from tidelog.table.rocksdict_options import read_options_file  # noqa: PLC0415  # rare
 
         read_options_file(config.rocksdb.options_file, Cache(_CACHE_BYTES))
+
+
+def rehearse(plan: RestorePlan, config: JobConfig, clock: Clock) -> RestorePlan:
+    """The plan with the states that processors migrate, which is known only once they are opened:
+    operators whose states are not declared are opened once on an empty table and closed again.
+
+    Raises StateSchemaError for states that do not go with the checkpoint, UserFunctionError when
+    a processor cannot be made or its `init` fails.
+    """
+    migrations: dict[str, Sequence[StateMigration]] = {}
     for vertex in plan.vertices:
         operator = plan.operators.get(vertex.id)
         if operator is None or fully_finished(operator):
             continue
         if vertex.head.keyed and vertex.head.state is None:
-            _open_once(vertex, plan.registry_of(vertex), config, effects)
+            rehearsal = plan.rehearsal_of(vertex, operator)
+            _open_once(vertex, rehearsal, config, clock)
+            if rehearsal.migrations:
+                migrations[vertex.id] = tuple(rehearsal.migrations.values())
+    migrated = plan.migrated | migrations.keys()
+    return msgspec.structs.replace(plan, migrated=migrated, migrations=migrations)
 
 
-def _open_once(
-    vertex: Vertex, registry: StateRegistry, config: JobConfig, effects: Effects
-) -> None:
-    head, clock = vertex.head, effects.clock
+def _open_once(vertex: Vertex, registry: StateRegistry, config: JobConfig, clock: Clock) -> None:
+    head = vertex.head
     assert head.operator is not None
     backend = KeyedBackend(
         registry,

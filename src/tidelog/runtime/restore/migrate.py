@@ -10,20 +10,25 @@ from dataclasses import dataclass
 from itertools import islice, product
 from typing import Any, Final
 
+import msgspec
+
 from tidelog.changelog.change import ROW_PREFIX_BYTES, prefix_end
 from tidelog.checkpoint.finished import partially_finished
 from tidelog.checkpoint.manifest import OperatorState, StateInfo
+from tidelog.credentials import value_text
 from tidelog.errors import RestoreError
 from tidelog.events import Event
 from tidelog.options.units import plural
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.channels.partition import ByKey
 from tidelog.runtime.node import Node
-from tidelog.runtime.user_code import map_all, user_code
+from tidelog.runtime.user_code import map_all, named_call, user_code
 from tidelog.state.event_time import UNKNOWN
 from tidelog.state.key_groups import decode_key, first_value
 from tidelog.state.objects.values import ObjectEncoding
-from tidelog.state.registry import StateRegistry, known_keys, known_values
+from tidelog.state.registry import StateMigration, StateRegistry, known_keys, known_values
+from tidelog.state.schema.row import row_maker
+from tidelog.state.schema.schema import EXPIRY_BYTES, parse_schema
 from tidelog.state.schema.types import KnownTypes, Type, type_of_key, types_of_value
 from tidelog.state.sessions import SESSION_VALUES
 from tidelog.state.timed_rows import BATCHES, KIND, MARKS, batches_of, row_keys, stored_entries
@@ -33,6 +38,7 @@ logger = logging.getLogger(__name__)
 
 _CHUNK: Final = 4096
 _TIME_BYTES: Final = 8
+_split: Final = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
 def migrates(head: Node, operator: OperatorState) -> bool:
@@ -89,6 +95,8 @@ class Migration:
     """Changes the restored tables of all subtasks of one operator."""
 
     registry: StateRegistry
+    states: Sequence[StateMigration]
+    """The states of a processor that it migrates."""
     key_groups: int
     tables: Sequence[Table]
     """One per subtask, in order; where no keys change, those of any subtasks."""
@@ -103,6 +111,8 @@ class Migration:
         for info, table in product(states, self.tables):
             if info.kind in _UNTYPED_VALUES:
                 changed += self._values(table, info)
+        for migration, table in product(self.states, self.tables):
+            changed += self._declared_values(table, migration)
         if self.registry.keys.migrates:
             for info, table in product(states, self.tables):
                 changed += self._keys(table, info)
@@ -141,6 +151,15 @@ class Migration:
                     changes[row_key] = new
             table.write(list(changes), list(changes.values()))
             changed += len(changes)
+        return changed
+
+    def _declared_values(self, table: Table, migration: StateMigration) -> int:
+        """Change the values of a state that a processor has declared; returns how many rows."""
+        convert = _DeclaredValues(self.registry.operator, migration).convert
+        changed = 0
+        for chunk in self._chunks(table, migration.declared):
+            table.write(list(chunk), list(map(convert, chunk.values())))
+            changed += len(chunk)
         return changed
 
     def _converter(self, types: KnownTypes) -> Callable[[Any], Any]:
@@ -212,7 +231,7 @@ class Migration:
         return RestoreError(
             f"migrated keys of operator {self.registry.operator!r}, state {info.name!r}",
             expected="a key of its own for every stored key",
-            found=f"{key!r} for {' and '.join(map(repr, old))} and another one",
+            found=f"{value_text(key)} for {' and '.join(map(value_text, old))} and another one",
             action="make migrate= tell them apart, or go back to the old keys",
         )
 
@@ -224,6 +243,32 @@ class Migration:
             while chunk := dict(islice(table.scan(start, end), _CHUNK)):
                 yield chunk
                 start = max(chunk) + b"\x00"
+
+
+class _DeclaredValues:
+    """Values of a state of a processor, from the stored schema to the new one.
+
+    An element, an entry and a value keep their time of expiry.
+    """
+
+    def __init__(self, operator: str, migration: StateMigration) -> None:
+        stored, declared = migration.stored, migration.declared
+        self._what = f"migrate= of state {declared.name!r} of operator {operator!r}"
+        self._migrate = migration.migrate
+        before = parse_schema(stored.schema[-1])
+        self._decode, self._row = before.decode, row_maker(tuple(f.name for f in before.fields))
+        self._store = parse_schema(declared.schema[-1], declared.name).store
+        self._expiry_bytes = EXPIRY_BYTES if declared.ttl_ms is not None else 0
+        self.convert = self._list if declared.kind == "list" else self._value
+
+    def _list(self, data: bytes) -> bytes:
+        """A row of a list, which has several elements."""
+        return msgspec.msgpack.encode(list(map(self._value, _split(data))))
+
+    def _value(self, data: bytes) -> bytes:
+        expiry, value = data[: self._expiry_bytes], data[self._expiry_bytes :]
+        with named_call(self._what, lambda: self._what):
+            return expiry + self._store(self._migrate(self._row(self._decode(value))))
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,14 @@ class WindowedStream(Reductions[S]):
         self._firing = firing
         self._default_name = name
 
+    if not TYPE_CHECKING:  # a type checker reports it itself
+
+        def __getattr__(self, name: str) -> Any:
+            what = f"a {type(self).__name__} has no {name!r}"
+            if not name.startswith("_"):
+                what += ": reduce the windows first, as by .count(), .sum(...) or .records(...)"
+            raise AttributeError(what)
+
     def records(
         self,
         function: Callable[..., Any],

@@ -186,7 +186,8 @@ class SubtaskStates:
                 restored = self._restored(vertex)
                 tables = [self._loaded[subtask].table for subtask in restored]
                 registry = self.start.registries[vertex.id]
-                migration = Migration(registry, self.start.config.key_groups, tables)
+                states = self.start.plan.migrations.get(vertex.id, ())
+                migration = Migration(registry, states, self.start.config.key_groups, tables)
                 await self.start.effects.offload.run(migration.run)
                 for subtask in restored:
                     if not self.start.share.has(subtask.subtask):

@@ -108,6 +108,7 @@ def compile_job(job: Job, parallelism: int, chain_heads: Collection[str] = ()) -
         raise ConfigError(
             f"job {job.name!r}",
             expected="at least one source and one sink",
+            found="no sink" if job.has("source") else "no source",
             action="end every stream with .sink(...)",
         )
     consumers: Counter[int] = Counter()

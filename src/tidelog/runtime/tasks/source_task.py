@@ -129,11 +129,12 @@ class SourceTask(Task):
                     await self._pause(None)
             while await self._goes_on():
                 if not self.parts.output.available:
-                    await self._wait_for_room()
+                    with self.parts.output.work.waiting():  # a barrier wakes it, too
+                        await self._wake.wait()
                 elif await self._step():
                     break
                 await clock.sleep(0)
-            self._leave_alignment()
+            self._alignment.drop_all(self._reads.names)
             self._standstills.starve()
             await self._wait_for_end()
             # A job that was stopped otherwise goes on some day.
@@ -142,7 +143,7 @@ class SourceTask(Task):
             await self._exit()
             succeeded = True
         finally:
-            self._leave_alignment()
+            self._alignment.drop_all(self._reads.names)
             self._discovery.cancel()
             try:
                 close_all(str(self.id), (r.close for r in self._reads), quietly=not succeeded)
@@ -187,12 +188,6 @@ class SourceTask(Task):
                     reading.ask_again()
             else:
                 self._wake.clear()
-                await self._wake.wait()
-
-    async def _wait_for_room(self) -> None:
-        """Wait until the output has room, or a barrier wants to pass."""
-        if not self._barriers and not self.parts.output.available:
-            with self.parts.output.work.waiting():
                 await self._wake.wait()
 
     async def _step(self) -> bool:
@@ -292,20 +287,29 @@ class SourceTask(Task):
             await self._follow_splits()
 
     async def _emit_read(self, read: dict[SplitReading, ReadChunk]) -> None:
-        """Emit the records of one split, or of several where nothing asks which; keep positions."""
+        """Emit the records of one split, or of several where nothing asks which; keep positions.
+
+        The event times of one buffer decide what is late in the next one.
+        """
         chain, split = self.parts.chain, next(iter(read)).split
-        records = list(itertools.chain.from_iterable(chunk.records for chunk in read.values()))
+        batch = Batch(list(itertools.chain.from_iterable(c.records for c in read.values())))
+        limit = self.parts.output.limit if self._event_time is not None else None
         if not self.records_in:
             self.parts.listener.found_input()
-        self.records_in += len(records)
+        self.records_in += len(batch)
         self._standstills.arrived()
         with self.parts.output.work.working():
             chain.read_from(split)
             self._announce_splits(split)
-            await self._handle_input(Batch(records))
+            for number, buffer in enumerate(limit.parts(batch) if limit else [batch]):
+                if number:
+                    self._follow_event_time(next(iter(read)))
+                    await self._follow_splits()
+                await self._handle_input(buffer)
             self._send_marker(read)
             for reading, chunk in read.items():
-                self._store_progress(reading, chunk)
+                self._store_position(reading, chunk)
+                self._follow_event_time(reading)
             # The last records of a split move event time, too.
             await self._follow_splits()
             last_chunks = [(reading, chunk) for reading, chunk in read.items() if chunk.at_end]
@@ -316,17 +320,15 @@ class SourceTask(Task):
             await self._flush_if_due()
 
     def _send_marker(self, read: dict[SplitReading, ReadChunk]) -> None:
-        """Send a marker behind these records, if one is due."""
+        """Send a marker after these records, if one is due."""
         read_at = next(iter(read.values())).read_at
         if read_at >= self._marker_at:
             self._marker_at = read_at + MARKERS_EVERY_S
             oldest = min(chunk.read_at for chunk in read.values())
             self.parts.output.mark(LatencyMarker(oldest))
 
-    def _store_progress(self, reading: SplitReading, chunk: ReadChunk) -> None:
-        """Keep a split's position after records that were emitted, and how far they move time."""
+    def _follow_event_time(self, reading: SplitReading) -> None:
         event_time, split = self._event_time, reading.split
-        self._store_position(reading, chunk)
         if event_time is not None and event_time.was_active():
             reading.on_activity()
             self._alignment.put(split, event_time.watermark_of(split))
@@ -387,10 +389,6 @@ class SourceTask(Task):
         """Seconds until something is due; None: only an event can wake the task."""
         earliest = min(self._discovery.due_at, self._reads.due_at(self._idle_after_ms))
         return None if earliest == math.inf else max(0.0, earliest - self._now())
-
-    def _leave_alignment(self) -> None:
-        for reading in self._reads:
-            self._alignment.drop(reading.split)
 
     async def _pause(self, seconds: float | None) -> None:
         """Wait for a barrier, a stop, something to read, or for time to pass."""

@@ -129,6 +129,11 @@ class SplitAlignment:
             self._watermarks.drop(split)
             self._wake()
 
+    def drop_all(self, splits: Iterable[str]) -> None:
+        """Wait for none of these splits."""
+        for split in splits:
+            self.drop(split)
+
     @property
     def local_watermark(self) -> float:
         """The least watermark of the splits of this process; infinite without any."""

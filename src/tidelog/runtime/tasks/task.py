@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from tidelog.checkpoint.config import Change
 from tidelog.effects import wait_for
-from tidelog.errors import InvariantError
+from tidelog.errors import OLDER_CHECKPOINT, InvariantError
 from tidelog.ids import CheckpointId
 from tidelog.options.units import plural
 from tidelog.runtime.channels.gate import Gate
@@ -348,7 +348,7 @@ class FinishedTask(Task):
                     f"the input of {self.id}",
                     expected="no record, for the restored checkpoint says that it finished",
                     found=plural(len(message.records), "record"),
-                    action="report this as a defect, and restore an older checkpoint",
+                    action=f"report this as a defect, and {OLDER_CHECKPOINT}",
                     retry_safe=False,
                 )
             open_channels -= isinstance(message, EndOfChannel)

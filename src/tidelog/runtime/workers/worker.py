@@ -17,6 +17,7 @@ import msgspec
 from tidelog.checkpoint.manifest import SubtaskState
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.concurrency import SharedTasks
+from tidelog.credentials import records_shown
 from tidelog.effects import Effects
 from tidelog.errors import TidelogError
 from tidelog.events import Event
@@ -90,7 +91,8 @@ class Worker:
             stores.append(self._work.open_store(self._effects))
             if self._work.open_origin is not None:
                 stores.append(self._work.open_origin(self._effects))
-            await run_until_done([self._work_on(stores)], [self._end_when_told()])
+            with records_shown(self._work.config.show_records):
+                await run_until_done([self._work_on(stores)], [self._end_when_told()])
         except Closed:
             pass
         except Exception as error:
@@ -170,7 +172,7 @@ class Worker:
             self._work.job,
             config,
             self._effects,
-            plan_restore(self._work.job, resumption, job_config),
+            plan_restore(self._work.job, resumption, job_config, self._effects.clock),
             begin_with.author,
             begin_with.history,
             stores[0],

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
+from tidelog.options.units import plural
 from tidelog.spark.format.damage import INDEX_LOST, damaged, spark_action
 from tidelog.spark.format.names import MAX_INT, MAX_LONG, ChangelogName
 from tidelog.storage.document import open_document
@@ -107,7 +108,7 @@ def _entry(changelog: _Changelog, segments: Sequence[_Segment], where: str) -> I
         raise damaged(where, "the name of a changelog", actual, INDEX_LOST)
     outside = [piece for piece in changelog.pieces if piece.segment >= len(segments)]
     if outside:
-        expected = f"pieces in one of {len(segments)} segments"
+        expected = f"pieces in one of {plural(len(segments), 'segment')}"
         raise damaged(where, expected, f"{outside[0]} of {name.path}", INDEX_LOST)
     pieces = tuple(
         ChangelogPiece(segments[piece.segment].name, piece.offset, piece.length)

@@ -93,6 +93,7 @@ def settings(
             raise ConfigError(
                 f"option {argument!r} of the Spark plug-in",
                 expected=f"one of {', '.join(['jar', 'snapshot_every', 'metrics', *by_argument])}",
+                found="another name",
                 action="correct the name",
             )
         if value is not None:

@@ -18,7 +18,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 from tidelog.errors import ConfigError
-from tidelog.state.processor import StatefulProcessorHandle, TimeMode, created_late
+from tidelog.state.processor import Migrate, StatefulProcessorHandle, TimeMode, created_late
 from tidelog.state.schema.ddl import quoted_column
 from tidelog.state.schema.schema import Schema, TupleCodec, parse_schema
 
@@ -195,16 +195,26 @@ class SparkHandle:
         return (self._key, time_ms) not in self._deleted
 
     def getValueState(
-        self, stateName: str, schema: Schema, ttlDurationMs: int | None = None
+        self,
+        stateName: str,
+        schema: Schema,
+        ttlDurationMs: int | None = None,
+        *,
+        migrate: Migrate | None = None,
     ) -> SparkValueState:
-        self._new(stateName, ttlDurationMs)
+        self._new(stateName, ttlDurationMs, migrate)
         codec, ddl = spark_schema(stateName, schema)
         return SparkValueState(self._handle.getValueState(stateName, ddl, ttlDurationMs), codec)
 
     def getListState(
-        self, stateName: str, schema: Schema, ttlDurationMs: int | None = None
+        self,
+        stateName: str,
+        schema: Schema,
+        ttlDurationMs: int | None = None,
+        *,
+        migrate: Migrate | None = None,
     ) -> SparkListState:
-        self._new(stateName, ttlDurationMs)
+        self._new(stateName, ttlDurationMs, migrate)
         codec, ddl = spark_schema(stateName, schema)
         return SparkListState(self._handle.getListState(stateName, ddl, ttlDurationMs), codec)
 
@@ -214,8 +224,10 @@ class SparkHandle:
         userKeySchema: Schema,
         valueSchema: Schema,
         ttlDurationMs: int | None = None,
+        *,
+        migrate: Migrate | None = None,
     ) -> SparkMapState:
-        self._new(stateName, ttlDurationMs)
+        self._new(stateName, ttlDurationMs, migrate)
         keys, key_ddl = spark_schema(stateName, userKeySchema)
         values, value_ddl = spark_schema(stateName, valueSchema)
         state = self._handle.getMapState(stateName, key_ddl, value_ddl, ttlDurationMs)
@@ -249,9 +261,16 @@ class SparkHandle:
             action="clear() the state of the key",
         )
 
-    def _new(self, name: str, ttl_ms: int | None) -> None:
+    def _new(self, name: str, ttl_ms: int | None, migrate: Migrate | None) -> None:
         if not self._initializing:
             raise created_late(name)
+        if migrate is not None:
+            raise ConfigError(
+                f"migrate= of state {name!r}",
+                expected="none on Spark, which compares the stored schema itself",
+                found="a function",
+                action="leave it out; another type of a stored state needs a new name on Spark",
+            )
         # The rules of Spark's column families, and the one of the embedded handle.
         if (
             name in self._names
@@ -263,6 +282,7 @@ class SparkHandle:
                 f"state {name!r}",
                 expected="a name of its own, not 'default', without '$' or '_' in front and "
                 "without spaces around it",
+                found="one that is taken" if name in self._names else "another name",
                 action="rename it",
             )
         self._names.add(name)

@@ -83,6 +83,7 @@ class _Draft:
         raise ConfigError(
             f"{call} of {self._what} in init",
             expected="definitions of states alone: there is no key yet",
+            found="a call for a key",
             action="move the call to handleInputRows",
         )
 

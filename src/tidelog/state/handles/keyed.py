@@ -87,10 +87,15 @@ class ValueHandle:
     """A single value for the current key, with the interface of Spark's `ValueState`."""
 
     def __init__(
-        self, backend: KeyedBackend, name: str, schema: Schema, ttl_ms: int | None = None
+        self,
+        backend: KeyedBackend,
+        name: str,
+        schema: Schema,
+        ttl_ms: int | None = None,
+        migrate: Callable[[Any], Any] | None = None,
     ) -> None:
         values = parse_schema(schema, name)
-        info = backend.registry.register(name, "value", (values.schema,), ttl_ms)
+        info = backend.registry.register(name, "value", (values.schema,), ttl_ms, migrate)
         self.keyed = KeyedRows(backend, info, value_codec(values, ttl_ms, backend.now_ms))
 
     def exists(self) -> bool:
@@ -144,11 +149,16 @@ class ListHandle:
     """A list for the current key; its rows are `keyed`, each with several elements."""
 
     def __init__(
-        self, backend: KeyedBackend, name: str, schema: Schema, ttl_ms: int | None = None
+        self,
+        backend: KeyedBackend,
+        name: str,
+        schema: Schema,
+        ttl_ms: int | None = None,
+        migrate: Callable[[Any], Any] | None = None,
     ) -> None:
         values = parse_schema(schema, name)
         self._backend = backend
-        info = backend.registry.register(name, "list", (values.schema,), ttl_ms)
+        info = backend.registry.register(name, "list", (values.schema,), ttl_ms, migrate)
         self.element, rows = list_codec(values, ttl_ms, backend.now_ms)
         self.keyed = KeyedRows(
             backend, info, rows, scanned=True, cached=False, expired=list_expired
@@ -208,6 +218,7 @@ class MapHandle:
         key_schema: Schema,
         value_schema: Schema,
         ttl_ms: int | None = None,
+        migrate: Callable[[Any], Any] | None = None,
         *,
         scanned: bool = True,
     ) -> None:
@@ -215,7 +226,7 @@ class MapHandle:
         self.user_key = parse_schema(key_schema, name)
         values = parse_schema(value_schema, name)
         schemas = self.user_key.schema, values.schema
-        info = backend.registry.register(name, "map", schemas, ttl_ms)
+        info = backend.registry.register(name, "map", schemas, ttl_ms, migrate)
         codec = value_codec(values, ttl_ms, backend.now_ms)
         hidden = name == POSITIONS
         self.keyed = KeyedRows(backend, info, codec, scanned=scanned, hidden=hidden)

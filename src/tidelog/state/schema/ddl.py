@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
-from tidelog.errors import StateSchemaError
+from tidelog.errors import StateDefinitionError
 
 INTEGER_BITS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _SCALARS: Final[dict[str, Any]] = {
@@ -112,9 +112,9 @@ def all_scalar(fields: tuple[Field, ...]) -> bool:
     return all(map(attrgetter("scalar"), fields))
 
 
-def bad_schema(text: str, expected: str) -> StateSchemaError:
+def bad_schema(text: str, expected: str) -> StateDefinitionError:
     """The error for a text that is no schema."""
-    return StateSchemaError(
+    return StateDefinitionError(
         f"state schema {_shortened(text)}",
         expected=expected,
         action="use Spark's DDL, for example 'count long, tags array<string>'",
@@ -228,7 +228,7 @@ class _Parser:
     def _next(self) -> str:
         token = self._peek()
         if not token:
-            raise bad_schema(self._text, "more text")
+            raise bad_schema(self._text, "a name and its type, as in count long")
         self._position += 1
         return token
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
+from tidelog.options.units import plural
+
 _MAX_CLASSES: Final = 1024
 """Lists of field names that get a class: data may have new ones without end, and classes stay."""
 
@@ -57,7 +59,9 @@ class Row(tuple[Any, ...]):
     def __call__(self, *values: Any) -> "Row":
         """A row of these values under the names this row lists."""
         if len(values) > len(self):
-            raise ValueError(f"expected {len(self)} values for {tuple(self)}, found {len(values)}")
+            raise ValueError(
+                f"expected {plural(len(self), 'value')} for {tuple(self)}, found {len(values)}"
+            )
         return Row.of(self, values)
 
     def __getattr__(self, name: str) -> Any:

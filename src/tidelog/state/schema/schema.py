@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 import msgspec
 
+from tidelog.credentials import shows_records, value_text
 from tidelog.errors import StateSchemaError
 from tidelog.state.schema.ddl import (
     INTEGER_BITS,
@@ -119,7 +120,7 @@ def _refusal(what: str, value: Any, cause: Exception) -> StateSchemaError:
     return StateSchemaError(
         what,
         expected="a value of its type for each field",
-        found=f"{value!r} ({why})",
+        found=f"{value_text(value)} ({why})" if shows_records() else value_text(value),
         action="pass such values, in a tuple where the state has tuples",
     )
 

@@ -58,7 +58,7 @@ const billSection = doc => {
       : "Storage alone: requests are counted by a running job, and for a minute at least. Objects that live for less than a provider's minimum cost more than this."),
     table([
       ["Provider", line => [line.title, h("span", { class: "under" }, `${line.region}, prices of ${line.as_of}`), line.warning ? h("span", { class: "under warning", title: line.warning }, "out of date: compare them with the provider's") : null].filter(Boolean)],
-      ["A day", line => h("strong", {}, money(line.total, line.currency)), "number"],
+      ["A day", line => h("strong", {}, known(line.total) ? money(line.total, line.currency) : "not yet known"), "number"],
       ["Storage", line => money(line.storage, line.currency), "number"],
       ["Requests", line => money(line.requests, line.currency), "number"],
       ["Transfer", line => money(line.transfer, line.currency), "number"],

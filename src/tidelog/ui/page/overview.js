@@ -74,9 +74,11 @@ const figureSection = doc => {
     tile("Log to replay", bytes(log), known(materialized) ? `on ${bytes(materialized)} of uploaded tables` : "no checkpoint yet"),
     tile("A restore", doc.restore ? seconds(doc.restore.seconds) : DASH,
       doc.restore ? `${bytes(reads(doc.restore).at(-1).bytes)} and ${plural(doc.restore.fetch.changes, "change")}, by the model; first record after ${seconds(doc.restore.first_record_s)} at-once` : isRead(doc) ? "nothing to restore yet" : "the store was not read yet"),
-    tile("A day", line ? (line.total > 0 && line.total < 0.01 ? `<\u00a00.01\u00a0${line.currency}` : money(line.total, line.currency)) : DASH,
-      line ? `${line.here ? "" : "if it lay at "}${line.title}${known(line.requests) ? "" : ", storage alone"}` : "objects were not listed"));
+    tile("A day", !line ? DASH : known(line.total) ? small(line.total, line.currency) : "not yet known",
+      !line ? "objects were not listed" : `${line.here ? "" : "at the prices of "}${line.title}${known(line.total) ? "" : `: ${small(line.storage, line.currency)} for storage; requests are counted when the job has run for a minute`}`));
 };
+
+const small = (amount, currency) => (amount > 0 && amount < 0.01 ? `<\u00a00.01\u00a0${currency}` : money(amount, currency));
 
 /** Whether all of the state is on the local disk of a job that may handle records before. */
 const hydrated = hydration => (hydration && !known(hydration.seconds)

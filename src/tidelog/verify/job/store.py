@@ -17,6 +17,7 @@ from tidelog.checkpoint.manifest import Checkpoint, Savepoint, is_canonical
 from tidelog.concurrency import Progress
 from tidelog.errors import RestoreError
 from tidelog.ids import SeqNo, Slot, SubtaskId
+from tidelog.options.units import plural
 from tidelog.storage import object_names
 from tidelog.storage.port import ObjectStore
 from tidelog.verify.job.plan import Partition, plan
@@ -129,7 +130,7 @@ def _order(checkpoints: Mapping[Slot, Checkpoint]) -> Iterator[Finding]:
                     CheckName.ORDER,
                     f"{object_names.checkpoint(after)}: operator {subtask.operator}, "
                     f"subtask {subtask.subtask}",
-                    f"{minimum} changes or more, as checkpoint {before} has",
+                    f"{plural(minimum, 'change')} or more, as checkpoint {before} has",
                     f"{count}",
                     (str(subtask),),
                     doubtful=(after,),

@@ -15,6 +15,7 @@ from tidelog.checkpoint.finding import UNREADABLE, Finding
 from tidelog.checkpoint.invariants import Invariant
 from tidelog.engines import Workspace
 from tidelog.errors import RestoreError, TidelogError
+from tidelog.options.units import plural
 from tidelog.spark.checkpoint.checkpoint import STATE
 from tidelog.spark.checkpoint.loading import Loading, Version
 from tidelog.spark.format.changelog import Changelog, UnreadableCodecError
@@ -336,8 +337,9 @@ class Replay:
         elif replayed is not None:
             error = damaged(
                 f"object {self.followed.objects[version]}",
-                f"the {replayed.rows} rows that the snapshot before it and the changelogs make",
-                f"{snapshot_fingerprint.rows} rows, and not the same",
+                f"the {plural(replayed.rows, 'row')} that the snapshot before it and the "
+                "changelogs make",
+                f"{plural(snapshot_fingerprint.rows, 'row')}, and not the same",
             )
             self._redundancy = "different"
             self.findings.contradicts(error, CheckName.REDUNDANCY, self._unconfirmed)

@@ -269,7 +269,7 @@ def test_values_of_all_kinds_arrive(lake: Lake) -> None:
         ((1, 2), r"column 's'; expected a value of type large_string; found 2"),
         ({"s": "a"}, r"the columns \('n', 's'\), of which \('s',\) may .*found fields \('s',"),
         (Row(n=1, z=2), r"found fields \('n', 'z'\)"),
-        ((1,), "found 1 values"),
+        ((1,), "found 1 value"),
         (7, "found a int"),
     ],
 )

@@ -46,7 +46,7 @@ def test_records_are_taken_by_name_or_position(record: Any, database: Database) 
 @pytest.mark.parametrize(
     ("record", "found"),
     [
-        (("a",), "1 values"),
+        (("a",), "1 value"),
         (("a", 1, 2), "3 values"),
         ({"word": "a"}, r"fields \('word',\)"),
         (Row(word="a", m=1), r"fields \('word', 'm'\)"),

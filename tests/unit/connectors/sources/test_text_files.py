@@ -173,9 +173,9 @@ def test_lines_that_are_no_utf_8_are_counted_and_logged(
     with caplog.at_level("WARNING", "tidelog"):
         read_all(TextFileSource(path, chunk_bytes=10))
     told = [record.getMessage() for record in caplog.records]
-    assert [message.split(f" lines of {path} so far have bytes")[0] for message in told] == [
-        "1",
-        "2",
+    assert [message.split(" so far, with bytes that are no UTF-8")[0] for message in told] == [
+        f"{path}: 1 line",
+        f"{path}: 2 lines",
     ]
 
 
@@ -250,7 +250,7 @@ def test_a_source_that_finished_before_the_rest_says_that_it_reads_nothing_more(
     assert "finished in an earlier run" not in caplog.text
     acted_on(job(sink, follow=True), store, JobRunner.stop, at=60, settings=config)
     assert sorted(sink.records) == ["done", "going-on"]
-    assert "source 'done': 1 of its 1 subtasks finished in an earlier run" in caplog.text
+    assert "source 'done': 1 of its 1 subtask finished in an earlier run" in caplog.text
     assert "source 'going-on':" not in caplog.text
 
 

@@ -14,6 +14,10 @@ from tidelog.state.processor import TimeMode
 ANY = TypeNames()
 
 
+def migrated(handle: SparkHandle) -> object:
+    return handle.getValueState("renamed", "n int", migrate=lambda old: (old.m,))
+
+
 def state(name: str, ttl: int | None = None) -> Callable[[SparkHandle], object]:
     return lambda handle: handle.getListState(name, "n int", ttl)
 
@@ -41,6 +45,7 @@ def late(handle: SparkHandle) -> None:
         ),
         ("none", late, "within init"),
         ("none", lambda handle: handle.deleteIfExists("taken"), "state of all keys on Spark"),
+        ("none", migrated, "compares the stored schema itself"),
     ],
 )
 def test_a_state_that_would_be_another_on_spark_is_refused(

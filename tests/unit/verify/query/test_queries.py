@@ -150,7 +150,7 @@ def test_a_wrong_snapshot_contradicts_the_changelogs(query: SparkStore, tmp_path
     assert problem.partitions == ("0/1",) and problem.unusable == ()
     # Batch 2 agrees with a snapshot; what came after it may be the wrong side of the two.
     assert problem.doubtful == (3, 4, 5, 6, 7)
-    assert "found 1 rows" in f"found {problem.found}"
+    assert "found 1 row," in f"found {problem.found}"
 
 
 def test_a_wrong_changelog_contradicts_the_snapshot_behind_it(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from tidelog.connectors.records import jsonable
+from tidelog.credentials import value_text
 from tidelog.errors import UserFunctionError, require
 
 Format = Literal["json", "text", "raw"] | Callable[[Any], str | bytes | None]
@@ -121,7 +122,7 @@ _NUMBERS: Final = range(1 << 63)
 
 def _checked(part: str, value: Any, kind: type) -> Any:
     if not isinstance(value, kind) or value == "":
-        raise refused(part, f"a {kind.__name__}", f"{value!r:.50}")
+        raise refused(part, f"a {kind.__name__}", value_text(value, 50))
     return value
 
 

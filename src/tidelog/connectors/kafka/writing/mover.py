@@ -47,6 +47,7 @@ from tidelog.errors import (
     TidelogError,
 )
 from tidelog.events import Event
+from tidelog.options.units import plural
 from tidelog.runtime.sink import SinkContext
 
 logger = logging.getLogger(__name__)
@@ -102,7 +103,7 @@ class Mover:
     def check_begins(self, context: SinkContext) -> None:
         """Raises ConfigError where a job begins and the topics have records of an earlier one."""
         earlier = (
-            f"{records} records of start {start} under the transactional id {self._id!r}"
+            f"{plural(records, 'record')} of start {start} under the transactional id {self._id!r}"
             for start, records in self._commits.moved.items()
             if records
         )

@@ -18,6 +18,7 @@ from tidelog.connectors.kafka.writing.messages import Message
 from tidelog.connectors.transactions import TransactionId, Writer
 from tidelog.errors import FencedError, ObjectNotFoundError, StorageError
 from tidelog.ids import CheckpointId
+from tidelog.options.units import plural
 
 _HEADER: Final = "tidelog"
 """Name of the header that holds the envelope; the first one of a staged message."""
@@ -184,7 +185,7 @@ def first_left(commits: Commits, staged: StagedRange) -> int:
     if count is None:
         raise lost(staged, "nothing about that start in the topic of commits")
     if count < staged.first:
-        raise lost(staged, f"{count} records of that start moved before them")
+        raise lost(staged, f"{plural(count, 'record')} of that start moved before them")
     return min(count, staged.stop)
 
 

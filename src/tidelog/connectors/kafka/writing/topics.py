@@ -16,6 +16,7 @@ from tidelog.connectors.kafka.writing.producing import PATIENCE_S, now, patientl
 from tidelog.connectors.outside import bounded
 from tidelog.effects import hold_thread
 from tidelog.errors import ObjectNotFoundError, UnavailableError
+from tidelog.options.units import plural
 
 LARGEST: Final = "max.message.bytes"
 
@@ -80,7 +81,7 @@ class TopicAdmin:
                 if now() > deadline:
                     raise UnavailableError(
                         f"topic {topic!r}",
-                        expected=f"{partitions} partitions",
+                        expected=plural(partitions, "partition"),
                         found=f"{present}, and the brokers did not add any",
                         action="create the topic",
                     )
