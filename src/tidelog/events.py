@@ -261,11 +261,12 @@ class Event(Enum):
     )
     SOURCE_FINISHED_BEFORE = (
         WARNING,
-        "source %(source)r is to follow its input, but %(finished)d of its %(subtasks)d subtasks "
-        "finished in a run that did not follow, or was drained: what came there since is not "
-        "read. To read its input from the start give the source another name, and allow the "
-        "state of this one to be dropped (--allow-non-restored-state %(source)s).",
+        "source %(source)r: %(finished)d of its %(subtasks)d subtasks finished in an earlier run, "
+        "before the rest of the job: what came there since is not read. To read its input from "
+        "the start give the source another name, and allow the state of this one to be dropped "
+        "(--allow-non-restored-state %(source)s).",
     )
+    ENDS_FOR_GOOD = (INFO, "after the end of this job a start reads nothing more: %(reason)s")
 
     # Running and ending.
     SOURCE_WAITS = (INFO, "source %(source)r begins when %(tables)s is read to its end, as a table")

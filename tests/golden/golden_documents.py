@@ -6,11 +6,11 @@ from typing import Any
 
 from tidelog import Checkpoint, Savepoint
 from tidelog.changelog.segment import LogRange
+from tidelog.checkpoint.descriptor import Descriptor, TableObject, encode_descriptor
 from tidelog.checkpoint.manifest import (
     AheadOfWatermark,
     Author,
     BarrierFacts,
-    Descriptor,
     Entry,
     InFlightRef,
     InheritedState,
@@ -20,8 +20,6 @@ from tidelog.checkpoint.manifest import (
     Start,
     StateInfo,
     SubtaskState,
-    TableObject,
-    encode_descriptor,
     encode_entry,
 )
 from tidelog.ids import CheckpointId, Generation, KeyGroup, MaterializationId, SeqNo, Slot

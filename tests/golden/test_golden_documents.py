@@ -7,7 +7,8 @@ import pytest
 
 from tests.golden import golden_documents as golden
 from tests.golden.writing import stored
-from tidelog.checkpoint.manifest import decode_descriptor, decode_entry
+from tidelog.checkpoint.descriptor import decode_descriptor
+from tidelog.checkpoint.manifest import decode_entry
 from tidelog.errors import CorruptObjectError, FormatVersionError
 from tidelog.storage.document import checksum
 

@@ -19,7 +19,8 @@ from tests.golden.writing import FOLDER
 from tidelog import Checkpoint, CorruptObjectError
 from tidelog.changelog import block as blocks
 from tidelog.changelog import segment as segments
-from tidelog.checkpoint.manifest import StateInfo, decode_descriptor, decode_entry
+from tidelog.checkpoint.descriptor import decode_descriptor
+from tidelog.checkpoint.manifest import StateInfo, decode_entry
 from tidelog.connectors import transactions
 from tidelog.connectors.files.parts import Part
 from tidelog.connectors.iceberg import staged as iceberg

@@ -18,7 +18,7 @@ from tests.golden.writing import FOLDER
 from tests.property.parsers import PARSERS, Parser
 from tests.support.depth import more_in_depth
 from tidelog.checkpoint import local_copies
-from tidelog.checkpoint.manifest import decode_descriptor, encode_descriptor
+from tidelog.checkpoint.descriptor import decode_descriptor, encode_descriptor
 from tidelog.connectors import transactions
 from tidelog.connectors.files.parts import Part
 from tidelog.errors import CorruptObjectError, RestoreError, TidelogError

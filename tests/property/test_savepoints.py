@@ -14,7 +14,7 @@ from hypothesis.stateful import precondition, rule
 from tests.property.test_state_machine import Model, StateMachine, machine
 from tests.support.harness import Incarnation, checkpoint_at, reachable
 from tidelog import Checkpoint, RestoreFrom, Savepoint
-from tidelog.checkpoint.coordinator import SavepointRequest
+from tidelog.checkpoint.decisions import SavepointRequest
 from tidelog.checkpoint.manifest import SavepointFormat, is_canonical
 from tidelog.checkpoint.retention import checkpoint_objects
 from tidelog.ids import Slot

@@ -22,7 +22,7 @@ from tidelog.materialize.table_snapshot import Captured, TableSnapshots
 from tidelog.runtime import runner
 from tidelog.runtime.channels.messages import Message, Watermark
 from tidelog.runtime.channels.partition import Partitioner, Rebalance
-from tidelog.runtime.checkpoints import driver
+from tidelog.runtime.checkpoints import entries
 from tidelog.runtime.checkpoints.driver import CheckpointDriver
 from tidelog.runtime.checkpoints.stored_objects import StoredObjects
 from tidelog.runtime.node import Edge
@@ -188,13 +188,13 @@ def a_failed_pre_commit_seals_its_files(patch: pytest.MonkeyPatch) -> None:
 
 def an_exited_source_keeps_its_whole_log(patch: pytest.MonkeyPatch) -> None:
     """Positions of subtasks that have finished name log that their table covers."""
-    exited_state = driver.exited_state
+    exited_state = entries.exited_state
 
     def whole(state: SubtaskState, *, positions: bool) -> SubtaskState:
         left = exited_state(state, positions=positions)
         return msgspec.structs.replace(left, log=state.log) if positions else left
 
-    patch.setattr(driver, "exited_state", whole)
+    patch.setattr(entries, "exited_state", whole)
 
 
 def a_free_name_is_a_slot_won(patch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import msgspec
 
-from tidelog.checkpoint.manifest import Checkpoint, Descriptor, decode_descriptor, decode_entry
+from tidelog.checkpoint.descriptor import Descriptor, decode_descriptor
+from tidelog.checkpoint.manifest import Checkpoint, decode_entry
 from tidelog.checkpoint.retention import checkpoint_objects
 from tidelog.ids import Slot
 from tidelog.storage import object_names

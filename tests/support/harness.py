@@ -13,8 +13,9 @@ from typing import Any
 from tests.support.clock import VirtualClock, in_virtual_time
 from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.config import CheckpointConfig
-from tidelog.checkpoint.coordinator import SavepointRequest
-from tidelog.checkpoint.manifest import Checkpoint, SubtaskState, decode_descriptor, is_canonical
+from tidelog.checkpoint.decisions import SavepointRequest
+from tidelog.checkpoint.descriptor import decode_descriptor
+from tidelog.checkpoint.manifest import Checkpoint, SubtaskState, is_canonical
 from tidelog.checkpoint.retention import checkpoint_objects
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.checkpoint.startup import History

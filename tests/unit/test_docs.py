@@ -31,6 +31,7 @@ PUBLIC = {*tidelog.__all__, "open", *(f"spark.{name}" for name in tidelog.spark.
 """Public names, without `tidelog.` in front."""
 OF_THE_LIBRARY = {
     *(f"Checkpoint.{name}" for name in ("author", "layers", "materializations", "operators")),
+    *("Checkpoint.before_end", "Checkpoint.stored_subtasks"),
     *("Checkpoint.subtasks", "Count.aggregate", "Count.records", "CsvSource.columns"),
     *("InputFiles.wake_when_changed", "Job.nodes", "JobConfig.memory_parts", "JobRunner.states"),
     *("JobRunner.incarnation", "ObjectStore.request_metrics", "RocksDBConfig.within"),

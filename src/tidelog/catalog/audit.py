@@ -13,6 +13,7 @@ from typing import Final, Literal
 from tidelog.catalog.inventory import Inventory, Slots, read_inventory, read_slots
 from tidelog.changelog.reader import SegmentReader
 from tidelog.changelog.segment import LogRange
+from tidelog.checkpoint.descriptor import TableObject
 from tidelog.checkpoint.finding import UNREADABLE, Finding, Findings, without_changes
 from tidelog.checkpoint.invariants import (
     descriptor_violations,
@@ -21,13 +22,7 @@ from tidelog.checkpoint.invariants import (
     slot_violations,
     unreadable,
 )
-from tidelog.checkpoint.manifest import (
-    Checkpoint,
-    InheritedState,
-    MaterializationRef,
-    Savepoint,
-    TableObject,
-)
+from tidelog.checkpoint.manifest import Checkpoint, InheritedState, MaterializationRef, Savepoint
 from tidelog.checkpoint.retention import subtask_objects
 from tidelog.concurrency import Progress, gather_bounded, no_progress
 from tidelog.ids import Slot, SubtaskId
@@ -147,7 +142,7 @@ async def _check_bytes(
     """Read what all checkpoints refer to, each part once."""
     users: dict[LogRange | TableObject, set[Slot]] = {}
     for slot, checkpoint in inventory.slots.checkpoints.items():
-        for _, subtask in checkpoint.subtasks():
+        for _, subtask in checkpoint.stored_subtasks():
             parts: list[LogRange | TableObject] = list(subtask.ranges)
             for name in subtask_objects(subtask):
                 descriptor = inventory.descriptors.get(name)
@@ -208,7 +203,7 @@ def _verdict(slots: Slots, slot: Slot, unusable: Container[int]) -> SlotVerdict:
 def _checkpoint_findings(inventory: Inventory, checkpoint: Checkpoint) -> Iterator[Finding]:
     """All findings about a checkpoint; each makes it unusable."""
     yield from manifest_violations(checkpoint)
-    for operator, subtask in checkpoint.subtasks():
+    for operator, subtask in checkpoint.stored_subtasks():
         owner = SubtaskId(operator.id, subtask.index)
         for layer in subtask.layers:
             if layer.materialization is not None:
@@ -234,7 +229,7 @@ def _layer_findings(
 def _owners(inventory: Inventory, checkpoint: Checkpoint) -> Mapping[str, set[SubtaskId]]:
     """The subtasks of a checkpoint that need an object, by the object's name."""
     owners: dict[str, set[SubtaskId]] = defaultdict(set)
-    for operator, subtask in checkpoint.subtasks():
+    for operator, subtask in checkpoint.stored_subtasks():
         names = set(subtask_objects(subtask))
         for name in [*names]:
             if name in inventory.descriptors:

@@ -17,17 +17,10 @@ from pathlib import Path
 import msgspec
 
 from tidelog.catalog.locate import CheckpointName, find
+from tidelog.checkpoint.descriptor import decode_descriptor
+from tidelog.checkpoint.finished import without_transactions
 from tidelog.checkpoint.invariants import Need, direct_needs, table_needs
-from tidelog.checkpoint.manifest import (
-    Author,
-    Checkpoint,
-    Entry,
-    Savepoint,
-    Start,
-    decode_descriptor,
-    encode_entry,
-    without_transactions,
-)
+from tidelog.checkpoint.manifest import Author, Checkpoint, Entry, Savepoint, Start, encode_entry
 from tidelog.checkpoint.retention import slot_ranges
 from tidelog.checkpoint.slots import after_all, list_slots
 from tidelog.concurrency import Progress, gather_bounded, no_progress

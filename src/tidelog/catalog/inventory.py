@@ -14,8 +14,9 @@ from typing import Final, TypeVar
 
 from tidelog.catalog.application import refuse_application
 from tidelog.changelog.segment import LogRange
+from tidelog.checkpoint.descriptor import Descriptor, decode_descriptor
 from tidelog.checkpoint.invariants import Need, direct_needs, table_needs
-from tidelog.checkpoint.manifest import Checkpoint, Descriptor, Entry, decode_descriptor
+from tidelog.checkpoint.manifest import Checkpoint, Entry
 from tidelog.checkpoint.retention import counted, slot_ranges
 from tidelog.checkpoint.slots import list_slots, read_slot
 from tidelog.concurrency import Progress, gather_bounded, no_progress
@@ -289,7 +290,7 @@ def range_uses(checkpoints: Iterable[Checkpoint]) -> Mapping[str, tuple[RangeUse
     """The ranges that checkpoints need, by segment."""
     uses: dict[tuple[LogRange, SubtaskId], dict[Slot, None]] = defaultdict(dict)
     for checkpoint in checkpoints:
-        for operator, state in checkpoint.subtasks():
+        for operator, state in checkpoint.stored_subtasks():
             for layer in state.layers:
                 for part in layer.log:
                     uses[part, SubtaskId(operator.id, layer.subtask)][checkpoint.slot] = None

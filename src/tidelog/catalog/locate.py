@@ -6,7 +6,7 @@ Invariant: a name means the savepoint of that name in the newest slot, and never
 from dataclasses import dataclass
 
 from tidelog.catalog.inventory import find_checkpoint
-from tidelog.checkpoint.coordinator import check_name
+from tidelog.checkpoint.decisions import check_name
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint
 from tidelog.checkpoint.slots import list_slots, read_slot
 from tidelog.errors import (

@@ -15,119 +15,40 @@ Invariants:
   answered and is none of the failures in a row. A drain has no way back: the final checkpoint is
   its savepoint, however often it has to be tried;
 - no checkpoint holds a part of a drain: none begins between its request and the end of all tasks,
-  so a job that fails meanwhile resumes as if nobody had asked.
+  so a job that fails meanwhile resumes as if nobody had asked;
+- sources end when the state before the end is durable: it is captured by barriers as a checkpoint
+  is, but is part of the manifests after it, and has none of its own;
+- where a job had ended, no checkpoint is due before a source has found something to read.
 """
 
 import math
-import re
-from collections.abc import Collection, Hashable, Iterable, Mapping, Set
-from typing import Final, Generic, TypeVar
+from collections.abc import Collection, Iterable, Mapping, Set
+from typing import Final, Generic
 
 import msgspec
 
 from tidelog.checkpoint.config import Change, CheckpointConfig
-from tidelog.checkpoint.manifest import SavepointFormat
-from tidelog.errors import ConfigError
+from tidelog.checkpoint.decisions import (
+    Abort,
+    BeforeEnd,
+    Complete,
+    Decision,
+    Drain,
+    End,
+    FailJob,
+    NothingNew,
+    Refuse,
+    SavepointRequest,
+    State,
+    Store,
+    Task,
+    Trigger,
+)
+from tidelog.checkpoint.ending import SourceEnds
 from tidelog.ids import CheckpointId
 
-Task = TypeVar("Task", bound=Hashable)
-State = TypeVar("State")
-
-
-_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
-"""The name of a savepoint: a label that no slot number can be taken for."""
 RETRY_S: Final = 1.0
 """A checkpoint that somebody waits for and that failed is tried again after so long at most."""
-
-
-class SavepointRequest(msgspec.Struct, frozen=True, eq=False):
-    """A savepoint to be taken. It is no other one, whatever both ask for.
-
-    With `stop` the job ends with the savepoint: sources stop at its barrier, and nothing is emitted
-    after it. With `drain` operators first emit all that they hold back, as at the end of the data.
-    """
-
-    name: str
-    format: SavepointFormat = "native"
-    stop: bool = False
-    drain: bool = False
-    timeout_s: float | None = None
-    """Seconds until the savepoint is given up; None: as for checkpoints."""
-
-
-def check_name(name: str) -> str:
-    """The name itself; raises ConfigError when no savepoint can have it."""
-    legal = isinstance(name, str) and _NAME.fullmatch(name)
-    if legal and not name.isdecimal() and name != "latest":
-        return name
-    raise ConfigError(
-        f"savepoint name {name!r}",
-        expected="1 to 100 of A-Z a-z 0-9 _ . -, not a number and not 'latest'",
-        action="choose another name",
-    )
-
-
-class Trigger(msgspec.Struct, Generic[Task], frozen=True):
-    """Send barriers of this checkpoint to the tasks where it starts."""
-
-    checkpoint: CheckpointId
-    final: bool
-    """All tasks have ended: no other checkpoint follows this one if it completes."""
-    starts_at: frozenset[Task]
-    savepoint: SavepointRequest | None = None
-
-
-class Drain(msgspec.Struct, frozen=True):
-    """Tell the sources that their data ends here."""
-
-
-class Store(msgspec.Struct, Generic[Task, State], frozen=True):
-    """Every task acknowledged: write the manifest."""
-
-    checkpoint: CheckpointId
-    states: dict[Task, State]
-    final: bool
-    """The finish of all tasks is part of the checkpoint: nothing is left to do after it."""
-    savepoint: SavepointRequest | None = None
-
-
-class Abort(msgspec.Struct, frozen=True):
-    """Tell the tasks that this checkpoint will not complete."""
-
-    checkpoint: CheckpointId
-    reason: str
-    savepoint: SavepointRequest | None = None
-    """The savepoint that the checkpoint was, when it is not tried again."""
-
-
-class Refuse(msgspec.Struct, frozen=True):
-    """Answer a request for a savepoint: there will be none."""
-
-    savepoint: SavepointRequest
-    reason: str
-
-
-class Complete(msgspec.Struct, Generic[Task, State], frozen=True):
-    """Tell the tasks that this checkpoint is durable: sinks commit."""
-
-    checkpoint: CheckpointId
-    final: bool
-    """The last one of this run."""
-    exited: dict[Task, State]
-    """Tasks that no later checkpoint needs: they leave."""
-    savepoint: SavepointRequest | None = None
-
-
-class FailJob(msgspec.Struct, frozen=True):
-    """Too many checkpoints failed in a row."""
-
-    failures: int
-    reason: str
-
-
-Decision = (
-    Trigger[Task] | Drain | Store[Task, State] | Abort | Refuse | Complete[Task, State] | FailJob
-)
 
 
 class Plan(msgspec.Struct, Generic[Task], frozen=True):
@@ -154,6 +75,8 @@ class _InProgress(msgspec.Struct, Generic[Task, State]):
     pending: set[Task]
     timeout: float
     savepoint: SavepointRequest | None
+    before_end: bool
+    """The state before the end is captured: no manifest is written for it."""
     states: dict[Task, State] = msgspec.field(default_factory=dict)
     finished: set[Task] = msgspec.field(default_factory=set)
     storing: bool = False
@@ -169,6 +92,7 @@ class Coordinator(Generic[Task, State]):
         next_id: CheckpointId,
         now: float,
         exited: Iterable[Task] = (),
+        ends: SourceEnds[Task] | None = None,
     ) -> None:
         self._predecessors = predecessors
         self._schedule = schedule
@@ -188,6 +112,7 @@ class Coordinator(Generic[Task, State]):
         """Somebody waits for a checkpoint from this id on."""
         self._savepoint: SavepointRequest | None = None
         """The savepoint that is asked for and not triggered yet."""
+        self._ends = ends or SourceEnds()
         self.consecutive_failures = 0
 
     @property
@@ -209,12 +134,14 @@ class Coordinator(Generic[Task, State]):
         if self._running is not None:
             late = self._running.started + self._running.timeout
             return None if self._running.storing else late
-        return None if self._draining() else self._due
+        if self._ends.unchanged or (self._draining() and not self._ends.ready):
+            return None
+        return self._due
 
     def asks_for_change(self, now: float) -> bool:
         """Whether a checkpoint is due that `tick` takes only if something has changed."""
         due = self._running is None and not self.finished and now >= self._due
-        return due and not self._awaited()
+        return due and not self._ends.unchanged and not self._awaited()
 
     def tick(self, now: float, *, change: Change = Change.STATE) -> list[Decision[Task, State]]:
         """Time passed: a checkpoint may be due, or the one in progress late.
@@ -230,7 +157,7 @@ class Coordinator(Generic[Task, State]):
                 waiting = ", ".join(sorted(map(str, running.pending)))
                 return self._fail(now, f"timed out after {running.timeout} s: {waiting}")
             return []
-        if self.finished or now < self._due:
+        if self.finished or now < self._due or self._ends.unchanged:
             return []
         needed_at = self._needed_at(now, change)
         if needed_at > now and not self._awaited():
@@ -248,17 +175,35 @@ class Coordinator(Generic[Task, State]):
             return [Refuse(request, f"savepoint {other.name!r} is under way")]
         self._savepoint = request
         if request.drain and not self._all_ended():
-            return [Drain()]
+            return [Drain(), *self._begin_end(now)]
         return self._trigger(now) if running is None else []
 
     def hurry(self, now: float) -> tuple[CheckpointId, list[Decision[Task, State]]]:
         """Somebody waits for a checkpoint of what is there now: the id that it has at least."""
         if self._promised is None:
             self._promised = self._next_id
-        if self._running is None and not self.finished:
+        if self._running is None and not self.finished and not self._ends.unchanged:
             return self._next_id, self._trigger(now)
         self._hurried = True
         return self._next_id, []
+
+    def found_input(self) -> None:
+        """A source of a job that had ended has found something to read."""
+        self._ends.found_input()
+
+    def at_end(self, task: Task, now: float) -> list[Decision[Task, State]]:
+        """A task has handled all of its input; a source waits until it may end."""
+        ending = self._ends.at_end(task)
+        return [End(ending)] if ending else self._begin_end(now)
+
+    def _begin_end(self, now: float) -> list[Decision[Task, State]]:
+        """All tasks may have handled all of their input: the state before the end is captured."""
+        if self._running is not None or self.finished or not self._ends.ready:
+            return []
+        if self._ends.unchanged and self._savepoint is None:
+            self.finished = True
+            return [NothingNew()]
+        return self._trigger(now)
 
     def ended(self, task: Task, now: float) -> list[Decision[Task, State]]:
         """A task has seen the end of its data and run its `finish`."""
@@ -280,6 +225,8 @@ class Coordinator(Generic[Task, State]):
         if running.pending:
             return []
         running.storing = True
+        if running.before_end:
+            return [BeforeEnd(checkpoint, running.states)]
         final = self._all_finish(running)
         return [Store(checkpoint, running.states, final, running.savepoint)]
 
@@ -297,6 +244,7 @@ class Coordinator(Generic[Task, State]):
         assert running is not None and running.checkpoint == checkpoint and running.storing
         self._running, self._began = None, running.started
         self.consecutive_failures = 0
+        self._ends.found_input()
         if self._promised is not None and self._promised <= checkpoint:
             self._promised = None
         self.finished = running.final or (running.savepoint is not None and running.savepoint.stop)
@@ -308,13 +256,30 @@ class Coordinator(Generic[Task, State]):
         decisions: list[Decision[Task, State]] = [
             Complete(checkpoint, self.finished, exited, running.savepoint)
         ]
-        if not self.finished and (self._all_ended() or self._savepoint_due() or self._hurried):
+        if not self.finished and (self._due_now() or self._hurried):
+            decisions += self._trigger(now)
+        return decisions
+
+    def captured(self, checkpoint: CheckpointId, now: float) -> list[Decision[Task, State]]:
+        """The state before the end is kept for the manifests to come."""
+        running = self._running
+        assert running is not None and running.checkpoint == checkpoint and running.before_end
+        self._running = None
+        self.consecutive_failures = 0
+        if self._savepoint_due() and self._savepoint is not None and self._savepoint.stop:
+            return self._trigger(now)  # asked for meanwhile: the job stops before the end
+        decisions: list[Decision[Task, State]] = [End(self._ends.captured())]
+        if self._savepoint_due() or self._hurried:
             decisions += self._trigger(now)
         return decisions
 
     def _awaited(self) -> bool:
         """Somebody waits for the next checkpoint, whatever it holds."""
-        return self._promised is not None or self._savepoint_due() or self._all_ended()
+        return self._promised is not None or self._due_now()
+
+    def _due_now(self) -> bool:
+        """The next checkpoint begins as soon as it may: for a savepoint, or at the end."""
+        return self._savepoint_due() or self._all_ended() or self._ends.ready
 
     def _needed_at(self, now: float, change: Change) -> float:
         """When a checkpoint is to be taken for what has changed."""
@@ -352,7 +317,11 @@ class Coordinator(Generic[Task, State]):
 
     def _trigger(self, now: float) -> list[Decision[Task, State]]:
         """Begin a checkpoint; none while the job drains, for `ended` begins the next one."""
-        if self._draining():
+        before_end = self._ends.ready and not self._savepoint_due()
+        if before_end and self._savepoint is not None and self._savepoint.format == "canonical":
+            # Its manifest names no object that another one may drop, so it has one state alone.
+            return [End(self._ends.captured())]
+        if self._draining() and not before_end:
             return []
         self._hurried = False
         checkpoint = self._next_id
@@ -365,8 +334,10 @@ class Coordinator(Generic[Task, State]):
             timeout = savepoint.timeout_s
         plan = make_plan(self._predecessors, self._exited)
         pending = set(plan.takes_part)
-        self._running = _InProgress(checkpoint, now, final, plan, pending, timeout, savepoint)
-        return [Trigger(checkpoint, final, plan.starts_at, savepoint)]
+        self._running = _InProgress(
+            checkpoint, now, final, plan, pending, timeout, savepoint, before_end
+        )
+        return [Trigger(checkpoint, final, plan.starts_at, savepoint, before_end)]
 
     def _fail(self, now: float, reason: str) -> list[Decision[Task, State]]:
         assert self._running is not None
@@ -375,7 +346,7 @@ class Coordinator(Generic[Task, State]):
         if savepoint is not None and savepoint.drain:
             self._savepoint, savepoint = savepoint, None
         pause = self._schedule.interval
-        if self._promised is not None or self._all_ended():
+        if self._promised is not None or self._all_ended() or self._ends.ready:
             # Who waits, for this or for the end, is not left waiting for a long interval.
             pause = min(pause, RETRY_S)
         self._due = now + max(pause, self._schedule.min_pause)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tidelog.checkpoint.manifest import OperatorState, SubtaskState
+from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
 
 
 def exited_state(state: SubtaskState, *, positions: bool) -> SubtaskState:
@@ -71,3 +71,9 @@ def reopened(operator: OperatorState) -> OperatorState:
             anew = replace(subtask, finished=False, inherited=(), watermark=None, ahead=())
             subtasks[index] = anew
     return replace(operator, subtasks=tuple(subtasks))
+
+
+def without_transactions(checkpoint: Checkpoint) -> Checkpoint:
+    """The checkpoint for a job with an output of its own, without what was pre-committed."""
+    operators = tuple(operator.with_all(transactions=()) for operator in checkpoint.operators)
+    return msgspec.structs.replace(checkpoint, operators=operators)

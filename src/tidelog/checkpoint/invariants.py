@@ -11,10 +11,10 @@ import msgspec
 
 from tidelog.changelog.block import Block, open_block
 from tidelog.changelog.segment import HEADER_BYTES, LogRange
+from tidelog.checkpoint.descriptor import Descriptor
 from tidelog.checkpoint.finding import Finding
 from tidelog.checkpoint.manifest import (
     Checkpoint,
-    Descriptor,
     Entry,
     InheritedState,
     MaterializationRef,
@@ -91,13 +91,19 @@ def manifest_violations(checkpoint: Checkpoint) -> list[Finding]:
         violations.append(
             Finding(Invariant.GENERATION, slot, "the number of a start below it", f"{generation}")
         )
-    operators = [operator.id for operator in checkpoint.operators]
-    violations += _unique(Invariant.SUBTASKS, slot, "operator ids", operators)
-    for operator in checkpoint.operators:
-        where = f"{slot}: operator {operator.id}"
-        violations += _operator_violations(where, operator)
+    violations += _operators_violations(slot, checkpoint.operators)
+    violations += _operators_violations(f"{slot}, before the end", checkpoint.before_end)
+    return violations
+
+
+def _operators_violations(where: str, operators: Iterable[OperatorState]) -> list[Finding]:
+    operator_ids = [operator.id for operator in operators]
+    violations = list(_unique(Invariant.SUBTASKS, where, "operator ids", operator_ids))
+    for operator in operators:
+        operator_name = f"{where}: operator {operator.id}"
+        violations += _operator_violations(operator_name, operator)
         for subtask in operator.subtasks:
-            subtask_name = f"{where}, subtask {subtask.index}"
+            subtask_name = f"{operator_name}, subtask {subtask.index}"
             violations += _inherited_violations(subtask_name, subtask)
             for layer in subtask.inherited:
                 violations += _log_violations(
@@ -259,7 +265,7 @@ def _start_violations(
 def direct_needs(checkpoint: Checkpoint) -> list[Need]:
     """The objects a manifest names: segments as far as its ranges reach, and descriptors."""
     segments: dict[str, int] = {}
-    for _, subtask in checkpoint.subtasks():
+    for _, subtask in checkpoint.stored_subtasks():
         for part in subtask.ranges:
             end = part.offset + part.length
             segments[part.segment] = max(end, segments.get(part.segment, 0))

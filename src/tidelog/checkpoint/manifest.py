@@ -6,7 +6,7 @@ so "already exists" can be told apart from "a newer job took this slot".
 Format: docs/internals/format.md, "Manifests, slots and materializations".
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, Literal, TypeAlias
 
@@ -14,14 +14,11 @@ import msgspec
 
 from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.formats import FORMATS, check_formats
-from tidelog.errors import OLDER_CHECKPOINT, CorruptObjectError
+from tidelog.errors import CorruptObjectError
 from tidelog.ids import CheckpointId, Generation, MaterializationId, SeqNo, Slot
 from tidelog.storage import object_names
 from tidelog.storage.document import (
     FORMAT_VERSION,
-    FileName,
-    checksum,
-    content_hash,
     open_document,
     seal_document,
 )
@@ -233,6 +230,15 @@ class OperatorState(msgspec.Struct, frozen=True, omit_defaults=True):
         return replace(self, subtasks=tuple(replace(s, **changes) for s in self.subtasks))
 
 
+def subtasks_of(
+    operators: Iterable[OperatorState],
+) -> Iterator[tuple[OperatorState, SubtaskState]]:
+    """All subtasks of operators, each with its operator."""
+    for operator in operators:
+        for subtask in operator.subtasks:
+            yield operator, subtask
+
+
 class Start(msgspec.Struct, frozen=True, tag_field="kind", tag="start"):
     """A new generation takes over; it stays until a newer generation has started."""
 
@@ -261,6 +267,9 @@ class Checkpoint(msgspec.Struct, frozen=True, tag_field="kind", tag="checkpoint"
     """As in a start: the older checkpoints that are retained now that this one completed."""
     formats: dict[str, int] = {}
     """Formats above the first of all that it refers to, by kind."""
+    before_end: tuple[OperatorState, ...] = ()
+    """From the end of the input on: the state of all operators before anything was emitted only
+    because the input has ended. A start after the end goes on from it."""
 
     @property
     def number(self) -> Slot:
@@ -269,9 +278,7 @@ class Checkpoint(msgspec.Struct, frozen=True, tag_field="kind", tag="checkpoint"
 
     def subtasks(self) -> Iterator[tuple[OperatorState, SubtaskState]]:
         """All subtasks with their operator."""
-        for operator in self.operators:
-            for subtask in operator.subtasks:
-                yield operator, subtask
+        return subtasks_of(self.operators)
 
     def layers(self) -> Iterator[tuple[OperatorState, InheritedState]]:
         """The layers of all subtasks' states, with their operator."""
@@ -279,9 +286,15 @@ class Checkpoint(msgspec.Struct, frozen=True, tag_field="kind", tag="checkpoint"
             for layer in subtask.layers:
                 yield operator, layer
 
+    def stored_subtasks(self) -> Iterator[tuple[OperatorState, SubtaskState]]:
+        """All subtasks that it needs the objects of, those before the end first."""
+        return subtasks_of((*self.before_end, *self.operators))
+
     def materializations(self) -> list[MaterializationRef]:
-        """The materializations of all layers, each once: subtasks may inherit the same one."""
-        refs = chain.from_iterable(subtask.materializations for _, subtask in self.subtasks())
+        """The materializations of all that is stored, each once: several may have the same one."""
+        refs = chain.from_iterable(
+            subtask.materializations for _, subtask in self.stored_subtasks()
+        )
         return list(dict.fromkeys(refs))
 
 
@@ -302,65 +315,8 @@ def is_canonical(checkpoint: Checkpoint) -> bool:
     return isinstance(checkpoint, Savepoint) and checkpoint.canonical
 
 
-def without_transactions(checkpoint: Checkpoint) -> Checkpoint:
-    """The checkpoint for a job with an output of its own, without what was pre-committed."""
-    operators = tuple(operator.with_all(transactions=()) for operator in checkpoint.operators)
-    return msgspec.structs.replace(checkpoint, operators=operators)
-
-
 Entry = Start | Checkpoint | Savepoint
 """What a slot can hold."""
-
-
-class TableObject(msgspec.Struct, frozen=True):
-    """A shared table file and the object that holds it."""
-
-    name: FileName
-    object: str
-    size: int
-    crc32c: str
-
-    def check(self, data: bytes, action: str) -> None:
-        """Raise CorruptObjectError, with this `action`, for other bytes than those of the file.
-
-        The CRC alone cannot tell: a file that ends with its own CRC32C, as row files do, has the
-        same CRC32C as every other such file, so two of one length could be taken for each other.
-        """
-        crc, expected_hash = checksum(data), object_names.content_hash_of(self.object)
-        if len(data) != self.size or crc != self.crc32c:
-            expected = f"{self.size} bytes with CRC32C {self.crc32c}"
-            actual = f"{len(data)} bytes with {crc}"
-        elif expected_hash is not None and (digest := content_hash(data)) != expected_hash:
-            expected, actual = "the content whose hash is in its name", f"content of hash {digest}"
-        else:
-            return
-        raise CorruptObjectError(
-            f"object {self.object} is damaged", expected=expected, found=actual, action=action
-        )
-
-
-class Descriptor(msgspec.Struct, frozen=True):
-    """A materialization: shared files by reference, small ones within."""
-
-    id: MaterializationId
-    operator: str
-    subtask: int
-    generation: Generation
-    table: str
-    upto: SeqNo
-    shared: tuple[TableObject, ...]
-    private: dict[FileName, bytes]
-    format: int = FORMAT_VERSION
-
-    @property
-    def shared_bytes(self) -> dict[str, int]:
-        """Bytes of every shared file, by object."""
-        return {file.object: file.size for file in self.shared}
-
-    @property
-    def table_bytes(self) -> int:
-        """Bytes of all files."""
-        return sum(f.size for f in self.shared) + sum(map(len, self.private.values()))
 
 
 def encode_entry(entry: Entry) -> bytes:
@@ -388,13 +344,3 @@ def decode_slot(data: bytes, slot: Slot) -> Entry:
             action="bring it back from a backup, or restore an older checkpoint",
         )
     return entry
-
-
-def encode_descriptor(descriptor: Descriptor) -> bytes:
-    """The bytes stored for a materialization."""
-    return seal_document(descriptor)
-
-
-def decode_descriptor(data: bytes, name: str) -> Descriptor:
-    """Check and decode a descriptor; raises CorruptObjectError, FormatVersionError."""
-    return open_document(data, name, Descriptor, f", or {OLDER_CHECKPOINT}")

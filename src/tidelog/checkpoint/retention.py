@@ -71,7 +71,7 @@ def layer_objects(layer: InheritedState) -> set[str]:
 def checkpoint_objects(checkpoint: Checkpoint) -> set[str]:
     """Objects a checkpoint names directly; its descriptors name the table files."""
     names: set[str] = set()
-    for _, subtask in checkpoint.subtasks():
+    for _, subtask in checkpoint.stored_subtasks():
         names |= subtask_objects(subtask)
     return names
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from tidelog.checkpoint.manifest import Checkpoint, Descriptor, Entry, decode_descriptor
+from tidelog.checkpoint.descriptor import Descriptor, decode_descriptor
+from tidelog.checkpoint.manifest import Checkpoint, Entry
 from tidelog.checkpoint.retention import counted
 from tidelog.checkpoint.slots import SlotLog, TakeOver
 from tidelog.concurrency import AT_ONCE, together

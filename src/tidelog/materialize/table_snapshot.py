@@ -20,12 +20,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from tidelog.checkpoint.manifest import (
-    Descriptor,
-    MaterializationRef,
-    TableObject,
-    encode_descriptor,
-)
+from tidelog.checkpoint.descriptor import Descriptor, TableObject, encode_descriptor
+from tidelog.checkpoint.manifest import MaterializationRef
 from tidelog.concurrency import together
 from tidelog.effects import Effects
 from tidelog.ids import Generation, MaterializationId, SeqNo

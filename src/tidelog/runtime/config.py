@@ -202,6 +202,13 @@ class JobConfig:
         "no longer while it has new ones: their rows stay stored, and are found when they return.",
         when="Once, for the first start of a job that an operator or state was removed from.",
     )
+    finish_once: bool = option(
+        False,
+        Flag(),
+        "A job that has read all of its input is finished for good: another start reads nothing. "
+        "Otherwise a start continues with what is new, and emits final values again.",
+        when="Where another start must do nothing although there is more input.",
+    )
     drop_in_flight: bool = option(
         False,
         Flag(),

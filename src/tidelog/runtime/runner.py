@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidelog.checkpoint.coordinator import SavepointRequest
+from tidelog.checkpoint.decisions import SavepointRequest
 from tidelog.checkpoint.manifest import Author, Savepoint, SavepointFormat
 from tidelog.checkpoint.retention import checkpoint_objects
 from tidelog.checkpoint.slots import SlotLog, TakeOver
@@ -59,8 +59,11 @@ class JobResult:
     last_checkpoint: Slot | None
     checkpoints: int
     already_complete: bool
+    """The job had ended with the restored checkpoint, and this start has read nothing."""
     stopped: Savepoint | None = None
     """The savepoint the job was stopped with; None: its data has ended."""
+    nothing_new: bool = False
+    """It has looked for more to read then, and there was nothing."""
 
 
 async def _nothing() -> set[str]:
@@ -274,15 +277,20 @@ class JobRunner:
             on_started()
         if restored is None or not restored.final:
             await self._supervise(incarnation)
-        # The job has ended: only retained checkpoints still need objects.
+        # The job has ended: only retained checkpoints still need objects, and no upload of it goes
+        # on that something would refer to.
+        ledger = incarnation.start.ledger
+        ledger.done(ledger.busy)
         await incarnation.collector.collect(_nothing)
         return JobResult(
             generation=take_over.generation,
             restored_checkpoint=restored.slot if restored else None,
             last_checkpoint=Slot(driver.next_slot - 1) if driver.metrics.completed else None,
             checkpoints=driver.metrics.completed,
-            already_complete=restored is not None and restored.final,
+            already_complete=driver.looked_at is not None
+            or (restored is not None and restored.final),
             stopped=driver.savepoints.stopped,
+            nothing_new=driver.looked_at is not None,
         )
 
     async def _start(

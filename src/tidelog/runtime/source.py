@@ -84,7 +84,8 @@ class Source(ABC):
     skipped: int = 0
     """Records that were left out because they could not be read, since the process started."""
     has_end: bool = False
-    """All splits have an end that comes by itself: a table that is read from it can be awaited."""
+    """All splits have an end that comes by itself: a table that is read from it can be awaited, and
+    other sources of the job that have read all of their input wait for this one before they end."""
     position_format: int = 1
     """The format of the positions. Raise it when earlier releases of the source cannot read them: a
     job that would go back to such a release is refused before it changes anything."""
@@ -106,6 +107,15 @@ class Source(ABC):
         Called at a restart for each split that has a position, before it is opened, and for those
         that have ended as well.
         """
+
+    def has_more(self, split: str, position: Any) -> bool:
+        """Whether a split that ended in an earlier run has grown since, and is opened again.
+
+        Called at a start, in a thread, for each ended split that is still discovered. What it
+        raises stops the job: for example that the split was written anew. By default all of them
+        are opened where `resumes_ended_splits` is set, and none otherwise.
+        """
+        return self.resumes_ended_splits
 
     def would_read(self, file: Path) -> bool:
         """Whether the source reads a file of this path if there is one: no sink may write it."""

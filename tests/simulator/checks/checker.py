@@ -19,6 +19,7 @@ from tests.simulator.run.trace import Trace
 from tests.support.clock import in_virtual_time
 from tests.support.harness import retained_objects
 from tidelog import Checkpoint, Savepoint, TidelogError
+from tidelog.checkpoint.descriptor import decode_descriptor
 from tidelog.checkpoint.invariants import (
     descriptor_violations,
     direct_needs,
@@ -27,7 +28,7 @@ from tidelog.checkpoint.invariants import (
     slot_violations,
     table_needs,
 )
-from tidelog.checkpoint.manifest import Entry, decode_descriptor, decode_entry
+from tidelog.checkpoint.manifest import Entry, decode_entry
 from tidelog.ids import Generation, Slot, SubtaskId
 from tidelog.runtime.tasks.sink_output import token_of
 from tidelog.storage import object_names

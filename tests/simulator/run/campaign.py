@@ -29,6 +29,7 @@ from tests.simulator.checks.violation import Property, Violation
 from tests.simulator.machine.loop import EndlessError, StandstillError, VirtualLoop, run_virtual
 from tests.simulator.machine.process import small_files
 from tests.simulator.run.branching import BranchingWorld
+from tests.simulator.run.nights import NightlyWorld
 from tests.simulator.run.scenario import Scenario
 from tests.simulator.run.trace import Trace
 from tests.simulator.run.world import World
@@ -77,6 +78,8 @@ def _outcome(
     loop = VirtualLoop(order if order.random() < 0.5 else None)
     trace = Trace(loop.time, listener)
     kind = BranchingWorld if scenario.clones else World
+    if scenario.nights:
+        kind = NightlyWorld
     world = kind(seed, scenario, directory, trace, loop)
     _run(world, loop)
     if world.checker.violation is None:

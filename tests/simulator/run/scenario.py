@@ -14,6 +14,7 @@ from tests.simulator.jobs.event_time import latecomers, server_logs
 from tests.simulator.jobs.evolution import evolving
 from tests.simulator.jobs.fixed import shop, visits, with_rules
 from tests.simulator.jobs.joins import joins
+from tests.simulator.jobs.nightly import nightly
 from tests.simulator.jobs.plan import JobPlan, lifecycle, make_plan, relay, wide
 from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.config import CheckpointConfig
@@ -64,6 +65,8 @@ class Scenario:
     """Jobs that begin at savepoints of another one, in stores and with outputs of their own."""
     endless: bool = False
     """Sources never end; the operator drains the job once it has written what it must."""
+    nights: bool = False
+    """The input grows each time when the job has ended."""
     sinks_on_disk: bool = False
     """Sinks are tidelog's own as well: files and SQLite."""
     jobs: Callable[[Random], JobPlan] = make_plan
@@ -249,6 +252,17 @@ _ALL: Final = (
         rescale=0.5,
         savepoints=0.2,
     ),
+    replace(
+        _FAULTS,
+        name="nights",
+        about="jobs that end, whose input grows, and that are started again",
+        rescale=0.5,
+        workers=0.2,
+        local_copies=0.2,
+        nights=True,
+        jobs=nightly,
+        chaos_s=10.0,
+    ),
 )
 SCENARIOS: Final = {scenario.name: scenario for scenario in _ALL}
 """All scenarios by name, in the order in which seeds take turns."""
@@ -283,6 +297,8 @@ def _make_settings(rng: Random, scenario: Scenario, plan: JobPlan, work_dir: Pat
         work_dir=work_dir,
         channel_buffers=rng.choice((1, 2, 5)),
         retain=rng.choice((1, 2, 3)),
+        # The operator takes a job for done that has been drained.
+        finish_once=scenario.endless or scenario.drains > 0,
         checkpoint=CheckpointConfig(
             interval=rng.choice((0.2, 0.5, 1.0)),
             # A job that stops with a savepoint waits for it: with busy threads 0.3 s are too few.

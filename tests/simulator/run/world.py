@@ -321,6 +321,8 @@ class World:
 
     async def _take_census(self) -> None:
         """Start a job that has ended: it must leave what is retained, and nothing else."""
+        # It looks for nothing new, for it would upload meanwhile what it then has no use for.
+        self._settings = replace(self._settings, finish_once=True)
         # A slot that came back from the dead hides what it names from the first clean start.
         for _ in range(2 if self.checker.resurrected else 1):
             incarnation = self._start()

@@ -9,10 +9,10 @@ from hypothesis import given
 
 from tests.property.profiles import looking
 from tidelog.checkpoint.config import Change, CheckpointConfig
-from tidelog.checkpoint.coordinator import (
+from tidelog.checkpoint.coordinator import Coordinator
+from tidelog.checkpoint.decisions import (
     Abort,
     Complete,
-    Coordinator,
     FailJob,
     SavepointRequest,
     Store,

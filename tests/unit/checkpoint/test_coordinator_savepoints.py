@@ -14,7 +14,7 @@ from tests.unit.checkpoint.test_coordinator import (
     coordinator,
     trigger,
 )
-from tidelog.checkpoint.coordinator import (
+from tidelog.checkpoint.decisions import (
     Abort,
     Complete,
     Drain,

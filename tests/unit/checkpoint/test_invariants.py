@@ -15,6 +15,7 @@ from tidelog import Checkpoint, CorruptObjectError, InvariantError
 from tidelog.changelog.block import seal, seal_metadata
 from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.segment import LogRange
+from tidelog.checkpoint.descriptor import Descriptor, TableObject
 from tidelog.checkpoint.finding import Finding
 from tidelog.checkpoint.invariants import (
     Invariant,
@@ -27,7 +28,6 @@ from tidelog.checkpoint.invariants import (
 )
 from tidelog.checkpoint.manifest import (
     Author,
-    Descriptor,
     Entry,
     InheritedState,
     MaterializationRef,
@@ -35,7 +35,6 @@ from tidelog.checkpoint.manifest import (
     Start,
     StateInfo,
     SubtaskState,
-    TableObject,
 )
 from tidelog.checkpoint.sizes import checkpoint_sizes
 from tidelog.ids import CheckpointId, Generation, KeyGroup, MaterializationId, SeqNo, Slot

@@ -9,7 +9,8 @@ from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.faults import Failure, SteerableStore
 from tidelog import StorageError
 from tidelog.changelog.cadence import Cadence
-from tidelog.checkpoint.manifest import Descriptor, MaterializationRef, decode_descriptor
+from tidelog.checkpoint.descriptor import Descriptor, decode_descriptor
+from tidelog.checkpoint.manifest import MaterializationRef
 from tidelog.ids import Generation, SeqNo
 from tidelog.materialize.pacing import UploadSlots
 from tidelog.materialize.table_snapshot import TableSnapshots

@@ -94,8 +94,8 @@ def test_a_completed_job_started_again_does_nothing() -> None:
     first = run(word_count(source, sink), objects)
     records = sorted(sink.records)
     again = run(word_count(source, sink), objects)
-    assert not first.already_complete and again.already_complete
-    assert again.restored_checkpoint == first.last_checkpoint
+    assert not first.nothing_new and again.nothing_new
+    assert (again.restored_checkpoint, again.checkpoints) == (first.last_checkpoint, 0)
     assert sorted(sink.records) == records
 
 

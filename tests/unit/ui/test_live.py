@@ -114,7 +114,7 @@ def test_checkpoints_are_told_apart_marked_and_forgotten() -> None:
     seen = SeenCheckpoints(limit=3)
     stored = {Slot(9): checkpoint_in(filled(), 9)}
     number = stored[Slot(9)].checkpoint_id
-    seen.add([point(2), point(1), point(9), point(9, attempt=number + 100)])
+    seen.add([point(2), point(1), point(9, attempt=number + 1), point(9, attempt=number + 100)])
     seen.add([point(9, attempt=number)])
     found = [(each["attempt"], each["stored"]) for each in seen.all(stored)]
-    assert found == [(number, True), (9, False), (number + 100, False)]
+    assert found == [(number, True), (number + 1, False), (number + 100, False)]

@@ -12,14 +12,8 @@ from tests.support.damage import checkpoint_in
 from tests.support.faults import Fault, FaultKind, FaultyStore
 from tests.support.jobs import config, contents, run, store_of, virtual_effects, word_count
 from tidelog import Checkpoint, Job, JobRunner
-from tidelog.checkpoint.manifest import (
-    Descriptor,
-    MaterializationRef,
-    decode_descriptor,
-    decode_entry,
-    encode_descriptor,
-    encode_entry,
-)
+from tidelog.checkpoint.descriptor import Descriptor, decode_descriptor, encode_descriptor
+from tidelog.checkpoint.manifest import MaterializationRef, decode_entry, encode_entry
 from tidelog.engines import LocalEngine, WorkerConfig
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
@@ -198,5 +192,10 @@ def with_descriptor(objects: Objects, name: str, descriptor: Descriptor) -> Obje
             for operator, state in entry.subtasks():
                 ref = named(state.materialization)
                 entry = with_subtask(entry, operator.id, state.index, materialization=ref)
+            before_end = msgspec.structs.replace(entry, operators=entry.before_end)
+            for operator, state in before_end.subtasks():
+                ref = named(state.materialization)
+                before_end = with_subtask(before_end, operator.id, state.index, materialization=ref)
+            entry = msgspec.structs.replace(entry, before_end=before_end.operators)
             changed[object_names.checkpoint(slot)] = encode_entry(entry)
     return changed

@@ -20,7 +20,7 @@ from tests.unit.verify.stores import (
     with_rows,
 )
 from tidelog.changelog.segment import LogRange
-from tidelog.checkpoint.manifest import TableObject, decode_descriptor
+from tidelog.checkpoint.descriptor import TableObject, decode_descriptor
 from tidelog.storage import object_names
 from tidelog.storage.document import checksum
 from tidelog.table.frame import Row

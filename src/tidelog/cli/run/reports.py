@@ -6,7 +6,7 @@ Invariants: a reporter only formats what it is given; it never looks at the job 
 
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import Any, Final, Literal
@@ -57,6 +57,9 @@ class Ending(msgspec.Struct, frozen=True):
     """The user chose the checkpoint to restore; the next start is to take the newest."""
     savepoint: Savepoint | None = None
     """The one that the job was stopped with."""
+    looked_at: Mapping[str, int] | None = None
+    """The sources that had nothing new since the job has ended, and how many splits each has; None:
+    the job has not looked."""
 
 
 class ReadSpeed(msgspec.Struct, frozen=True):
@@ -268,16 +271,11 @@ def _restored(status: JobStatus) -> Iterator[tuple[str, str]]:
 def _hydrated(status: JobStatus) -> Iterator[tuple[str, str]]:
     """How much of the tables is here of a job that handles records before they are whole."""
     hydration = None if status.restore is None else status.restore.hydration
-    if hydration is None or hydration.seconds is not None:
-        return
-    remaining = (
-        "" if hydration.eta_s is None else f", whole in about {seconds_text(hydration.eta_s)}"
-    )
-    yield (
-        "serving",
-        f"{hydration.fraction:.0%} of {size(hydration.total_bytes)} here, "
-        f"{plural(hydration.blocks, 'block')} fetched on demand{remaining}",
-    )
+    if hydration is not None and hydration.seconds is None:
+        eta_s, here = hydration.eta_s, f"{hydration.fraction:.0%} of {size(hydration.total_bytes)}"
+        fetched = plural(hydration.blocks, "block")
+        remaining = "" if eta_s is None else f", whole in about {seconds_text(eta_s)}"
+        yield "serving", f"{here} here, {fetched} fetched on demand{remaining}"
 
 
 def _troubles(status: JobStatus) -> Iterator[tuple[str, str]]:
@@ -327,17 +325,24 @@ def ending_line(result: Ending) -> str:
                 f"the last is number {checkpoints.last_checkpoint}"
                 f"{_late(status)}{_stood_still(status)}"
             )
+        case "already-complete" if result.looked_at is not None:
+            looked_at = [f"{name} ({plural(n, 'split')})" for name, n in result.looked_at.items()]
+            return (
+                f"{status.job}: nothing new since checkpoint {result.restored_checkpoint}; looked "
+                f"at {', '.join(looked_at)}; the same command continues when there is more"
+            )
         case "already-complete":
             return (
                 f"{status.job}: already complete (checkpoint {result.restored_checkpoint}), "
-                "nothing to do; for another run give it another --store and --output"
+                "nothing to do: it has not kept the state before its end, as with --finish-once or "
+                "when a part of it ends alone; for another run give it another --store and --output"
             )
         case "stopped":
             savepoint = result.savepoint
             assert savepoint is not None
             then = (
                 "its data counts as ended; another run needs another --store and --output"
-                if savepoint.final
+                if savepoint.final and not savepoint.before_end
                 else "run the same command to go on from there"
             )
             return (

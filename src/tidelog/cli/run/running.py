@@ -161,6 +161,7 @@ async def run_job(
         error=error,
         chosen_checkpoint=runner.restore_checkpoint is not None or from_same_store,
         savepoint=incarnation.driver.savepoints.stopped if incarnation is not None else None,
+        looked_at=incarnation.driver.looked_at if incarnation is not None else None,
     )
     listen(result.status)
     return result

@@ -21,10 +21,11 @@ from tidelog.connectors.files.source import (
     InputFiles,
     SilentFile,
     check_position,
+    has_other_size,
     is_marked,
     mark_of,
 )
-from tidelog.errors import ConfigError, require
+from tidelog.errors import ConfigError, StorageError, require
 from tidelog.events import Event
 from tidelog.runtime.source import SplitReader
 
@@ -70,7 +71,13 @@ class LineFiles(InputFiles):
         self.longest = max_line_bytes  # without the newline
         # One byte more than the longest line: a line that fits a chunk is then never too long.
         self.chunk = min(chunk_bytes, max_line_bytes + 1)
-        self.resumes_ended_splits = follow
+
+    def has_more(self, split: str, position: Any) -> bool:
+        """Whether a file that was read to its end has another size: it has grown, or is opened to
+        be refused.
+        """
+        size = {3: 0, 6: 2}.get(len(position or ()))
+        return has_other_size(self.locate(split), None if size is None else position[size])
 
 
 class PlainText:
@@ -85,8 +92,7 @@ class PlainText:
         self._file = file
         position = position or (0, None, mark_of(b""))
         check_position(file.path, position, fits=len(position) == 3)
-        offset, _, mark = position
-        self.begins_at: int = offset
+        offset, limit, mark = position
         now = file.identity.st_size
         self.ends_at = None if follow else now
         if now < offset:
@@ -100,6 +106,10 @@ class PlainText:
         """Bytes that a followed file had when it was read to its end."""
         if not is_marked(self._begin, self._before, mark):
             raise self._file.written_anew()
+        self.begins_at: int = offset
+        if offset == limit:
+            rest = self._rest_of_line(offset)
+            self.begins_at, self._before = offset + len(rest), self._before + rest
 
     def read(self, offset: int, size: int) -> bytes:
         """Bytes from the offset on; fewer only at the end, of a followed file as it is now."""
@@ -131,6 +141,27 @@ class PlainText:
         """What a checkpoint keeps, so that a restart goes on at this offset."""
         before = self._before[: offset - self._before_at]
         return [offset, self.ends_at, mark_of(self._begin[:offset], before)]
+
+    def _rest_of_line(self, offset: int) -> bytes:
+        """The newline of the last line, where the file had none when an earlier run read it.
+
+        Raises StorageError where that line goes on: it was read as it was.
+        """
+        added = self._file.read(offset, 2)
+        text, _ = without_mark(self._before)
+        if not text or text.endswith(b"\n") or not added:
+            return b""
+        for newline in (b"\n", b"\r\n"):
+            if added.startswith(newline):
+                return newline
+        raise StorageError(
+            f"input file {self._file.path}, byte {offset}",
+            expected="a newline: what is before was read as the last line of the file, without one",
+            found="more of that line",
+            action="put the file back as it was, and write further lines after a newline, or into "
+            "another file",
+            retry_safe=False,
+        )
 
 
 class LineReader(SplitReader):

@@ -20,7 +20,13 @@ from typing import Any, Final
 from tidelog.connectors.arguments import typed
 from tidelog.connectors.files.arrow_values import Column, column, values
 from tidelog.connectors.files.int96 import check_microseconds, int96_columns
-from tidelog.connectors.files.source import InputFile, InputFiles, check_position, failures
+from tidelog.connectors.files.source import (
+    InputFile,
+    InputFiles,
+    check_position,
+    failures,
+    has_other_size,
+)
 from tidelog.connectors.tested import note_version
 from tidelog.errors import ConfigError, CorruptObjectError, StorageError, optional_library, require
 from tidelog.events import Event
@@ -83,9 +89,7 @@ class ParquetSource(InputFiles):
         """Raises ObjectNotFoundError, StorageError and CorruptObjectError; ConfigError for a file
         whose columns do not fit.
         """
-        path, part = self.locate(split), None
-        if not path.is_file() and (part := _PART.fullmatch(split)):
-            path = self.locate(part["file"])
+        path, part = self._place_of(split)
         file = _opened(path)
         try:
             groups = range(file.metadata.num_row_groups)
@@ -96,6 +100,17 @@ class ParquetSource(InputFiles):
         except BaseException:
             file.close()
             raise
+
+    def has_more(self, split: str, position: Any) -> bool:
+        """Whether a file that was read has another size: it is opened to be refused."""
+        path, _ = self._place_of(split)
+        return has_other_size(path, position[3][0] if len(position) == 4 else None)
+
+    def _place_of(self, split: str) -> tuple[Path, re.Match[str] | None]:
+        """The file of a split, and the part of it that the split is; None: it is the whole file."""
+        path = self.locate(split)
+        part = None if path.is_file() else _PART.fullmatch(split)
+        return (path, None) if part is None else (self.locate(part["file"]), part)
 
     def _splits(self, name: str) -> list[str]:
         splits = self._complete.get(name)

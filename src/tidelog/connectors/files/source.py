@@ -203,6 +203,15 @@ def check_position(path: Path, position: object, *, fits: bool) -> None:
         )
 
 
+def has_other_size(path: Path, size: int | None) -> bool:
+    """Whether a file that was read to its end has another size than it had then (None: that is not
+    known). False for one that is gone: it was read.
+    """
+    with suppress(FileNotFoundError):
+        return path.stat().st_size != size
+    return False
+
+
 def mark_of(beginning: bytes, before: bytes = b"") -> list[int]:
     """Length and CRC32C of the first bytes of a text, and of those before a position in it. The
     position has them, so that a restart tells a text that was written anew from one that has grown.

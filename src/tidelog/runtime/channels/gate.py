@@ -18,6 +18,7 @@ from tidelog.runtime.channels.messages import (
     Batch,
     EndOfChannel,
     EndOfData,
+    EndOfInput,
     KeyedBatch,
     Message,
 )
@@ -167,7 +168,7 @@ class TableGate(Gate):
     ) -> None:
         super().__init__(channels, make_channel)
         self._table = set(table)
-        """Channels of the table whose data has not ended."""
+        """Channels of the table that bring more of it."""
 
     def _next_ready(self, *, available: bool) -> int | None:
         if not self._table:
@@ -192,6 +193,6 @@ class TableGate(Gate):
 
     def _take(self, channel: int) -> tuple[int, Message]:
         number, message = super()._take(channel)
-        if self._table and isinstance(message, EndOfData | EndOfChannel):
+        if self._table and isinstance(message, EndOfInput | EndOfData | EndOfChannel):
             self._table.discard(number)
         return number, message

@@ -10,7 +10,7 @@ from itertools import compress
 from operator import add, not_
 from typing import Any, Literal
 
-from tidelog.checkpoint.coordinator import SavepointRequest
+from tidelog.checkpoint.decisions import SavepointRequest
 from tidelog.ids import CheckpointId
 
 
@@ -139,6 +139,8 @@ class Barrier:
     order: BarrierOrder = "aligned"
     savepoint: SavepointRequest | None = None
     """The savepoint that the checkpoint is; its barrier never overtakes."""
+    before_end: bool = False
+    """Nothing is emitted after it but what the end of the input lets operators emit."""
 
     @property
     def stop(self) -> bool:
@@ -165,6 +167,16 @@ class LatencyMarker:
 
 
 @dataclass(frozen=True, slots=True)
+class EndOfInput:
+    """All of the input was handled that leads here; what follows is emitted only because it ends.
+
+    Event time does not wait for the channel, unless its producer `holds` records until the end.
+    """
+
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True)
 class EndOfData:
     """No record follows on this channel; barriers still do, up to the final checkpoint."""
 
@@ -177,7 +189,7 @@ class EndOfChannel:
     """Nothing follows on this channel, its producer has exited: every later barrier is here."""
 
 
-TaskEvent = Watermark | Idleness | Splits | EndOfData | EndOfChannel
+TaskEvent = Watermark | Idleness | Splits | EndOfInput | EndOfData | EndOfChannel
 """Events that a task sends to all downstream channels."""
 
 Message = Batch | Barrier | LatencyMarker | TaskEvent

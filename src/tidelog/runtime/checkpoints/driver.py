@@ -6,26 +6,27 @@ was won; objects are deleted only after the manifests that named them.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
 import msgspec
 
 from tidelog.checkpoint.config import Change
-from tidelog.checkpoint.coordinator import (
+from tidelog.checkpoint.coordinator import Coordinator
+from tidelog.checkpoint.decisions import (
     Abort,
+    BeforeEnd,
     Complete,
-    Coordinator,
     Decision,
     Drain,
+    End,
     FailJob,
+    NothingNew,
     Refuse,
     SavepointRequest,
     Store,
     Trigger,
 )
-from tidelog.checkpoint.finished import exited_state
 from tidelog.checkpoint.formats import FORMATS, above_first
 from tidelog.checkpoint.garbage_collector import Collector
 from tidelog.checkpoint.invariants import check_manifest
@@ -45,6 +46,7 @@ from tidelog.ids import Slot, SubtaskId
 from tidelog.options.units import plural
 from tidelog.runtime.channels.messages import Barrier
 from tidelog.runtime.checkpoints.completed import CheckpointMetrics, completed
+from tidelog.runtime.checkpoints.entries import operators_of
 from tidelog.runtime.checkpoints.requests import (
     CheckpointRequests,
     DrivenTask,
@@ -55,19 +57,7 @@ from tidelog.runtime.checkpoints.requests import (
 from tidelog.runtime.checkpoints.stored_objects import StoredObjects
 from tidelog.runtime.subtasks.loading import Loading, loading
 from tidelog.runtime.subtasks.start import JobStart
-from tidelog.runtime.subtasks.vertices import Vertex, sink_types, source_types
-from tidelog.state.meaning import stored_meaning
 from tidelog.state.operator_state import union_in_part
-
-
-def predecessors(vertices: Iterable[Vertex]) -> dict[SubtaskId, tuple[SubtaskId, ...]]:
-    """Every subtask of the job with those that send to it directly."""
-    senders: dict[SubtaskId, tuple[SubtaskId, ...]] = {}
-    for vertex in vertices:
-        before = chain.from_iterable(upstream.subtasks for upstream in vertex.upstreams)
-        senders |= dict.fromkeys(vertex.subtasks, tuple(before))
-    return senders
-
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +83,12 @@ class CheckpointDriver:
     """Checkpoints that were given up because no answer came, and are in their slots after all."""
     _requests: CheckpointRequests = field(init=False)
     _waiting: dict[str, set[SubtaskId]] = field(init=False)
-    """Sources that have not begun, and the tasks whose end they wait for."""
+    """Sources that have not begun, and the tasks whose input they wait for."""
+    looked_at: dict[str, int] | None = None
+    """The sources of a job that had ended, which have nothing more to read, and how many splits
+    each has; None: there is something, or the job had not ended."""
+    _before_end: tuple[OperatorState, ...] = field(init=False)
+    """The state before the end, which all manifests have from then on; empty before."""
     _closed: bool = False
     """No checkpoint completes any more."""
     _started: float = 0.0
@@ -101,6 +96,7 @@ class CheckpointDriver:
     def __post_init__(self) -> None:
         plan = self.start.plan
         self._exited = dict(plan.finished)
+        self._before_end = plan.before_end
         of_vertex = {vertex.id: set(vertex.subtasks) for vertex in plan.vertices}
         self._waiting = {
             source: set().union(*map(of_vertex.__getitem__, awaited)).difference(plan.finished)
@@ -167,6 +163,7 @@ class CheckpointDriver:
                 break
             await self.reports.wait()
             await self._tick()
+        await self.carry_out()
         self.finished.set()
 
     def _loading(self) -> Loading:
@@ -180,7 +177,7 @@ class CheckpointDriver:
     def _begin_sources(self) -> None:
         """Let sources begin whose tables are read to their end."""
         for source, awaited in list(self._waiting.items()):
-            if awaited <= self.reports.ended_tasks:
+            if awaited <= self.reports.at_end_tasks:
                 del self._waiting[source]
                 for task in self.tasks:
                     if task.id.operator == source:
@@ -214,9 +211,12 @@ class CheckpointDriver:
         match decision:
             case Trigger():
                 self._trigger(decision)
-            case Drain():
-                for task in self.tasks:
-                    task.drain()
+            case Drain() | End() | NothingNew():
+                self._tell(decision)
+            case BeforeEnd(checkpoint, states):
+                self._before_end = operators_of(self.start, states, self._exited)
+                self._expect_next()
+                self.reports.decide(self.coordinator.captured(checkpoint, self._now()))
             case Store():
                 await self._store(decision)
             case Refuse(savepoint, reason):
@@ -235,15 +235,33 @@ class CheckpointDriver:
                     "completed checkpoint",
                 )
 
+    def _tell(self, decision: Drain | End[SubtaskId] | NothingNew) -> None:
+        """Tell tasks how their data ends."""
+        for task in self.tasks:
+            match decision:
+                case Drain():
+                    task.drain()
+                case NothingNew():
+                    self.looked_at = self.reports.splits
+                    task.leave()
+                case End(ending) if task.id in ending:
+                    task.end()
+
     def _trigger(self, decision: Trigger[SubtaskId]) -> None:
         self.start.cadence.triggered(sum(not task.exited for task in self.tasks))
         self._started = self._now()
         config = self.start.config
-        # A savepoint holds no in-flight data.
-        aligned = decision.savepoint is not None or self.reports.kept_aligned is not None
+        # A savepoint holds no in-flight data, and before the end there is none to overtake.
+        aligned = decision.savepoint is not None or decision.before_end
+        aligned |= self.reports.kept_aligned is not None
         order = config.unaligned.order if config.overtakes and not aligned else "aligned"
         barrier = Barrier(
-            decision.checkpoint, self._started, decision.final, order, decision.savepoint
+            decision.checkpoint,
+            self._started,
+            decision.final,
+            order,
+            decision.savepoint,
+            decision.before_end,
         )
         for task in self.tasks:
             if task.id in decision.starts_at:
@@ -330,47 +348,19 @@ class CheckpointDriver:
             checkpoint_id=decision.checkpoint,
             created_ms=self.start.effects.clock.now_ms(),
             job=self.start.job.name,
-            operators=tuple(
-                self._operator(vertex, decision.states) for vertex in self.start.plan.vertices
-            ),
+            operators=operators_of(self.start, decision.states, self._exited),
             final=decision.final,
             history=self._history(savepoint=decision.savepoint is not None),
             formats=above_first(FORMATS),
+            before_end=self._before_end,
         )
         request = decision.savepoint
         if request is None:
             return entry
         fields = msgspec.structs.asdict(entry)
+        if request.format == "canonical":
+            fields["before_end"] = ()  # it needs no object that the job's log and tables need
         return Savepoint(**fields, name=request.name, savepoint_format=request.format)
-
-    def _operator(
-        self, vertex: Vertex, acknowledged: Mapping[SubtaskId, SubtaskState]
-    ) -> OperatorState:
-        registry, finished = self.start.registries[vertex.id], self._exited
-        last = vertex.nodes[-1]
-        running = not finished.keys() >= set(vertex.subtasks)
-        # While others of a source run, a rescaled restart would read its finished splits again.
-        positions = running and vertex.head.source is not None
-        subtasks = tuple(
-            exited_state(finished[subtask], positions=positions)
-            if subtask in finished
-            else acknowledged[subtask]
-            for subtask in vertex.subtasks
-        )
-        finished_all = all(state.finished for state in subtasks)
-        return OperatorState(
-            vertex.id,
-            self.start.config.key_groups,
-            registry.infos(),
-            subtasks,
-            chain=tuple(node.id for node in vertex.nodes[1:]) if finished_all else None,
-            key_types=registry.keys.names(),
-            source_types=source_types(vertex),
-            sink=last.id if last.sink is not None else "",
-            sink_types=sink_types(vertex),
-            meaning=stored_meaning(vertex.head.meaning),
-            formats=above_first(vertex.formats),
-        )
 
     def _durable(self, entry: Checkpoint) -> None:
         """The checkpoint holds its slot, and no newer generation had started."""

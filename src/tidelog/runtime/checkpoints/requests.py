@@ -15,7 +15,8 @@ from itertools import chain, count
 from typing import Protocol
 
 from tidelog.checkpoint.config import Change
-from tidelog.checkpoint.coordinator import Coordinator, Decision, SavepointRequest, check_name
+from tidelog.checkpoint.coordinator import Coordinator
+from tidelog.checkpoint.decisions import Decision, SavepointRequest, check_name
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint, SubtaskState
 from tidelog.effects import Clock, wait_for
 from tidelog.errors import CheckpointFailedError, ConfigError, SavepointFailedError
@@ -36,6 +37,7 @@ class DrivenTask(Protocol):
     def trigger(self, barrier: Barrier) -> None: ...
     def begin(self) -> None: ...
     def drain(self) -> None: ...
+    def end(self) -> None: ...
     def abort(self, checkpoint: CheckpointId) -> None: ...
     async def complete(self, checkpoint: CheckpointId) -> None: ...
     def leave(self) -> None: ...
@@ -64,8 +66,10 @@ class Reports:
     """Why barriers do not overtake although the configuration lets them."""
     decisions: deque[Decision[SubtaskId, SubtaskState]] = field(default_factory=deque)
     """Those that are not carried out yet."""
-    ended_tasks: set[SubtaskId] = field(default_factory=set)
-    """Tasks whose data has ended since the start."""
+    at_end_tasks: set[SubtaskId] = field(default_factory=set)
+    """Tasks that have handled all of their input since the start."""
+    splits: dict[str, int] = field(default_factory=dict)
+    """How many splits each source has found that has read all of its input."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def acknowledged(self, checkpoint: CheckpointId, task: SubtaskId, state: SubtaskState) -> None:
@@ -75,8 +79,18 @@ class Reports:
     def declined(self, checkpoint: CheckpointId, reason: str) -> None:
         self.decide(self.coordinator.declined(checkpoint, reason, self.clock.monotonic()))
 
+    def found_input(self) -> None:
+        self.coordinator.found_input()
+        self.decide(())
+
+    def at_end(self, task: SubtaskId, splits: int | None = None) -> None:
+        self.at_end_tasks.add(task)
+        if splits is not None:
+            self.splits[task.operator] = splits
+        self.decide(self.coordinator.at_end(task, self.clock.monotonic()))
+
     def ended(self, task: SubtaskId) -> None:
-        self.ended_tasks.add(task)
+        self.at_end_tasks.add(task)
         self.decide(self.coordinator.ended(task, self.clock.monotonic()))
 
     def keep_aligned(self, reason: str) -> None:

@@ -32,6 +32,7 @@ from tidelog.checkpoint.manifest import (
 from tidelog.errors import RestoreError
 from tidelog.ids import KeyGroup, SeqNo, SubtaskId
 from tidelog.runtime.config import JobConfig
+from tidelog.runtime.restore.after_end import with_transactions
 from tidelog.runtime.restore.choose import RestorePlan
 from tidelog.runtime.restore.drop import after_all_changes, has_output, has_rows, sink_of
 from tidelog.runtime.subtasks.vertices import Vertex
@@ -85,7 +86,7 @@ def rechain(
     # Only now: what another sink is given is not what its own tasks had.
     for sink, operator in outputs:
         target = rechained.get(sink.id) or _empty(sink, operator.key_groups)
-        rechained[sink.id] = _with_transactions(target, operator)
+        rechained[sink.id] = with_transactions(target, operator)
     return rechained
 
 
@@ -119,16 +120,6 @@ def _empty(vertex: Vertex, key_groups: int) -> OperatorState:
         owned = range_of(index, key_groups, vertex.parallelism)
         subtasks.append(SubtaskState(index, owned.first, owned.last, SeqNo(0), "memory"))
     return OperatorState(vertex.id, key_groups, (), tuple(subtasks))
-
-
-def _with_transactions(operator: OperatorState, other: OperatorState) -> OperatorState:
-    """The operator with the transactions of another one, divided among its subtasks."""
-    subtasks = list(operator.subtasks)
-    for state in other.subtasks:
-        index = successor(state.index, len(subtasks))
-        transactions = (*subtasks[index].transactions, *state.transactions)
-        subtasks[index] = msgspec.structs.replace(subtasks[index], transactions=transactions)
-    return msgspec.structs.replace(operator, subtasks=tuple(subtasks))
 
 
 def _reshaped(

@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tidelog.checkpoint.finished import without_transactions
 from tidelog.checkpoint.manifest import (
     Checkpoint,
     OperatorState,
     SubtaskState,
     is_canonical,
-    without_transactions,
 )
 from tidelog.checkpoint.slots import SlotLog, after_all
 from tidelog.checkpoint.startup import History, resumable
 from tidelog.errors import ConfigError, RestoreError
 from tidelog.events import Event
 from tidelog.ids import Slot, SubtaskId
+from tidelog.runtime.restore.after_end import before_end
 from tidelog.runtime.subtasks.vertices import Vertex
 from tidelog.state.registry import StateRegistry, known_keys
 from tidelog.storage.port import ObjectStore
@@ -79,12 +80,26 @@ class Resumption(msgspec.Struct, frozen=True):
     """The savepoint that belongs to the job from now on."""
     first: Slot = Slot(0)
     """The lowest slot that the start may take: sinks have seen lower ones, of the origin."""
+    after_end: bool = False
+    """The job had ended with the checkpoint, and goes on from its state before the end."""
+
+    def going_on(self) -> "Resumption":
+        """The same, from before the end where the checkpoint is the last one of a job that can go
+        on after it.
+        """
+        checkpoint = self.checkpoint
+        if checkpoint is None or not checkpoint.final or not checkpoint.before_end:
+            return self
+        return msgspec.structs.replace(self, checkpoint=before_end(checkpoint), after_end=True)
 
 
 async def choose(
     slots: SlotLog, store: ObjectStore, restore_from: RestoreFrom | None, slot: Slot | None
 ) -> Resumption:
-    """What a start would resume from, before it fences anything; raises as `resumable`."""
+    """What a start would resume from, before it fences anything; raises as `resumable`.
+
+    A checkpoint with which the job has ended is as it is stored: see `Resumption.going_on`.
+    """
     if restore_from is None:
         return _of_own_store(await resumable(slots, slot), slot)
     from tidelog.catalog.locate import find  # noqa: PLC0415  # only for a chosen checkpoint
@@ -134,8 +149,12 @@ def confirm(resumption: Resumption, history: History) -> Resumption:
     """
     if resumption.origin is not None:
         return _of_own_store(history.resume_from(None)) if history.checkpoints else resumption
-    checkpoint = history.resume_from(resumption.chosen_slot)
-    return resumption if checkpoint == resumption.checkpoint else _of_own_store(checkpoint)
+    checkpoint, before = history.resume_from(resumption.chosen_slot), resumption.checkpoint
+    if checkpoint is None or before is None:
+        same = checkpoint is before
+    else:
+        same = (checkpoint.slot, checkpoint.author) == (before.slot, before.author)
+    return resumption if same else _of_own_store(checkpoint)
 
 
 def _of_own_store(checkpoint: Checkpoint | None, slot: Slot | None = None) -> Resumption:
@@ -160,6 +179,14 @@ class RestorePlan(msgspec.Struct, frozen=True):
     @property
     def checkpoint(self) -> Checkpoint | None:
         return self.resumption.checkpoint
+
+    @property
+    def before_end(self) -> tuple[OperatorState, ...]:
+        """The state before the end, where the job had reached it and goes on ending; empty: it had
+        not, or shares no objects with the checkpoint.
+        """
+        shares = self.checkpoint is not None and not self.resumption.detached
+        return self.checkpoint.before_end if self.checkpoint is not None and shares else ()
 
     def state_of(self, subtask: SubtaskId) -> SubtaskState | None:
         """What is stored for a subtask; None: nothing."""

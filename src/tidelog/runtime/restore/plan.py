@@ -19,6 +19,7 @@ def plan_restore(job: Job, resumption: Resumption, config: JobConfig) -> Restore
     checkpoint do not fit, FormatVersionError when a newer source or sink has written what the job's
     ones would have to read.
     """
+    resumption = resumption if config.finish_once else resumption.going_on()
     checkpoint = resumption.checkpoint
     if checkpoint is None:
         return RestorePlan(resumption, _compile(job, config))

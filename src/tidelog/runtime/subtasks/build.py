@@ -70,7 +70,7 @@ class TaskBuilder:
             if source is not None:
                 splits = self.splits[vertex.id] = SourceSplits(source, start.effects)
             finished = sum(subtask in start.plan.finished for subtask in vertex.subtasks)
-            if finished and source is not None and source.resumes_ended_splits:
+            if finished and source is not None and source.rediscover_s is not None:
                 # It follows now, and ended in an earlier run.
                 Event.SOURCE_FINISHED_BEFORE.log(
                     logger, source=vertex.id, finished=finished, subtasks=vertex.parallelism
@@ -93,7 +93,8 @@ class TaskBuilder:
 
             return CallerTask(parts, vertex.head.caller)
         if source is not None and splits is not None:
-            return SourceTask(parts, source, splits, waits=vertex.id in wiring.loading.awaited)
+            waits, ends = vertex.id in wiring.loading.awaited, bool(self._start.plan.before_end)
+            return SourceTask(parts, source, splits, waits=waits, ends=ends)
         return StreamTask(
             parts,
             wiring.gates[vertex.id][number],
@@ -128,6 +129,7 @@ class TaskBuilder:
             effects=effects,
             listener=self._listener,
             restored=state,
+            keyed=vertex.head.keyed,
             operator_states=operator_states,
             switching=switching,
             carrier=carrier,

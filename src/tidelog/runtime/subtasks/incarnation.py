@@ -20,18 +20,21 @@ from tidelog.errors import TidelogError
 from tidelog.events import Event
 from tidelog.ids import CheckpointId, SubtaskId
 from tidelog.materialize.materializer import warn_of_lag
-from tidelog.runtime.checkpoints.driver import CheckpointDriver, predecessors
+from tidelog.runtime.checkpoints.driver import CheckpointDriver
+from tidelog.runtime.checkpoints.entries import predecessors
 from tidelog.runtime.checkpoints.requests import DrivenTask, Reports
 from tidelog.runtime.checkpoints.stored_objects import StoredObjects
 from tidelog.runtime.in_flight.carrier import in_flight_buffers
 from tidelog.runtime.restore.choose import RestorePlan
 from tidelog.runtime.subtasks.build import TaskBuilder
+from tidelog.runtime.subtasks.ends import source_ends
 from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.state import SubtaskStates
 from tidelog.runtime.subtasks.wiring import stays_aligned
 from tidelog.runtime.tasks.splits import SourceSplits
 from tidelog.runtime.tasks.task import Task
 from tidelog.runtime.tasks.task_checkpoints import CheckpointListener
+from tidelog.state.recovery.reads import KeyReads
 
 if TYPE_CHECKING:
     from tidelog.runtime.status.status import JobStatus
@@ -190,7 +193,10 @@ class LocalSubtasks:
 
     async def _live(self, task: Task) -> None:
         """A task's whole life: its loop with its materializer, then the release of its state."""
-        materializer = self.states.subtasks[task.id].materializer
+        materializer, backend = self.states.subtasks[task.id].materializer, task.parts.backend
+        if backend.hydration is not None:
+            timers = KeyReads(backend.registry.infos()).of_timers(backend.owned.encoded())
+            await backend.hydration.ensure([], timers.ranges)
         if materializer is None:
             await task.run()
         else:
@@ -236,7 +242,14 @@ def _coordinator(start: JobStart) -> Coordinator[Any, Any]:
     started_at = start.effects.clock.monotonic()
     if math.isfinite(schedule.interval):
         started_at -= start.resources.phase() * schedule.interval
-    return Coordinator(predecessors(plan.vertices), schedule, next_id, started_at, plan.finished)
+    return Coordinator(
+        predecessors(plan.vertices),
+        schedule,
+        next_id,
+        started_at,
+        plan.finished,
+        source_ends(start),
+    )
 
 
 def _collector(start: JobStart) -> Collector:

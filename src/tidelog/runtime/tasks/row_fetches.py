@@ -7,7 +7,6 @@ its rows is not known waits as it is read.
 import asyncio
 from itertools import filterfalse
 
-from tidelog.concurrency import SharedTasks
 from tidelog.runtime.channels.gate import Gate
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.tasks.task_checkpoints import TaskParts
@@ -22,14 +21,8 @@ class RowFetches:
         self._backend = parts.backend
         assert parts.backend.hydration is not None
         self._hydration = parts.backend.hydration
-        self._tasks = SharedTasks()
         self._begun: dict[int, tuple[KeyedBatch, asyncio.Task[None]]] = {}
         """By the identity of a buffer, which cannot be another's as long as it is here."""
-
-    async def timers(self) -> None:
-        """Fetch the timers that are due first."""
-        reads = KeyReads(self._backend.registry.infos()).of_timers(self._backend.owned.encoded())
-        await self._hydration.ensure([], reads.ranges)
 
     async def for_batch(self, batch: Batch, gate: Gate) -> "RowFetches | None":
         """Return when the rows of a buffer are here; those of buffers that wait are on their way.
@@ -37,22 +30,16 @@ class RowFetches:
         None: the table is whole, and nothing more is to be fetched. Raises what reads raise.
         """
         if self._hydration.is_whole:
-            await self.close()
             return None
         if isinstance(batch, KeyedBatch):
             for upcoming in (batch, *gate.waiting_batches()):
                 if id(upcoming) not in self._begun:
-                    task = self._tasks.start(self._fetch(upcoming))
+                    task = self._hydration.begin(self._fetch(upcoming))
                     self._begun[id(upcoming)] = upcoming, task
             _, task = self._begun.pop(id(batch))
             with self._parts.output.work.waiting():
-                await self._tasks.wait(task)
+                await asyncio.shield(task)  # others may wait for the same parts
         return self
-
-    async def close(self) -> None:
-        """Give up what is on its way."""
-        self._begun.clear()
-        await self._tasks.close()
 
     async def _fetch(self, batch: KeyedBatch) -> None:
         """Fetch the rows that the operator names, or those that its states tell."""

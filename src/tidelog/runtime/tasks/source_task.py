@@ -9,14 +9,15 @@ import asyncio
 import itertools
 import math
 from collections import deque
-from typing import Final
+from collections.abc import Callable
 
 from tidelog.effects import wait_for
 from tidelog.ids import CheckpointId
-from tidelog.runtime.channels.messages import Barrier, Batch, LatencyMarker
+from tidelog.runtime.channels.messages import Barrier, Batch, EndOfInput, LatencyMarker
 from tidelog.runtime.operators.progress import MARKERS_EVERY_S
 from tidelog.runtime.operators.turn import SHORTER
 from tidelog.runtime.source import Source
+from tidelog.runtime.tasks.split_discovery import SPLITS_IN_A_TURN, SplitDiscovery
 from tidelog.runtime.tasks.split_reading import PATIENCE_S, ReadChunk, SplitReading
 from tidelog.runtime.tasks.split_turns import SplitTurns
 from tidelog.runtime.tasks.splits import SourceSplits, SplitPositions, StoredSplit
@@ -25,9 +26,6 @@ from tidelog.runtime.tasks.task_checkpoints import TaskParts
 from tidelog.runtime.tasks.watermarks import LeastWatermark, combined
 from tidelog.runtime.user_code import close_all, user_code
 
-_SPLITS_IN_A_TURN: Final = 1000
-"""Splits that are begun before other tasks have their turn: a directory may have a million."""
-
 
 class SourceTask(Task):
     """Reads the splits of one subtask in turn."""
@@ -35,11 +33,19 @@ class SourceTask(Task):
     is_source = True
 
     def __init__(
-        self, parts: TaskParts, source: Source, splits: SourceSplits, *, waits: bool = False
+        self,
+        parts: TaskParts,
+        source: Source,
+        splits: SourceSplits,
+        *,
+        waits: bool = False,
+        ends: bool = False,
     ) -> None:
+        """`ends`: the job has reached its end in the restored checkpoint, so nothing is read."""
         super().__init__(parts)
         self._waits = waits
         """Nothing is read before `begin`."""
+        self._may_end = ends
         self._source = source
         self._splits = splits
         self._alignment = splits.alignment
@@ -54,11 +60,10 @@ class SourceTask(Task):
         )
         self._holding = LeastWatermark()
         """The watermarks of the unfinished splits that are not idle."""
-        self._discovered_splits: set[str] = set()
-        """All splits that were found, also other subtasks': the owner of a split is asked once."""
-        self._discovery: asyncio.Future[list[str]] | None = None
-        self._next_discovery_s = -math.inf
-        self._has_discovered = False
+        self._discovery = SplitDiscovery(
+            self.id.operator, splits, self._positions, parts.effects, self._wake.set
+        )
+        self._has_discovered = False  # and all splits of the first discovery were added
         self._draining = False
         self._event_time = parts.chain.event_time
         self._idle_after_ms = self._event_time.options.idle_after_ms if self._event_time else None
@@ -130,19 +135,15 @@ class SourceTask(Task):
                 await clock.sleep(0)
             self._leave_alignment()
             self._standstills.starve()
+            await self._wait_for_end()
             # A job that was stopped otherwise goes on some day.
             await self._end(drain=not self._leaving)
-            while not self._leaving:
-                await self._handle_barriers()
-                self._wake.clear()
-                if not self._leaving:
-                    await self._wake.wait()
+            await self._handle_barriers_until(lambda: self._leaving)
             await self._exit()
             succeeded = True
         finally:
             self._leave_alignment()
-            if self._discovery is not None:
-                self._discovery.cancel()
+            self._discovery.cancel()
             try:
                 close_all(str(self.id), (r.close for r in self._reads), quietly=not succeeded)
                 await self._splits.leave()
@@ -154,7 +155,26 @@ class SourceTask(Task):
         await self._handle_barriers()
         # What happens from here on sets it again; what happened before is looked at below.
         self._wake.clear()
-        return not (self._leaving or self._draining)
+        return not (self._leaving or self._draining or self._may_end)
+
+    def end(self) -> None:
+        self._may_end = True
+        self._wake.set()
+
+    async def _wait_for_end(self) -> None:
+        """All is read: wait until the job may end."""
+        if self._leaving or self._may_end:
+            return
+        await self.parts.output.announce(EndOfInput(holds=False))
+        self.parts.listener.at_end(self.id, self._discovery.count)
+        await self._handle_barriers_until(lambda: self._leaving or self._may_end)
+
+    async def _handle_barriers_until(self, over: Callable[[], bool]) -> None:
+        while not over():
+            await self._handle_barriers()
+            self._wake.clear()
+            if not over():
+                await self._wake.wait()
 
     async def _handle_barriers(self) -> None:
         while self._barriers or (self._stopping_with is not None and not self._leaving):
@@ -191,41 +211,20 @@ class SourceTask(Task):
 
     async def _discover_splits(self) -> None:
         """Add the splits that a discovery has found, and start the next one when it is due."""
-        if self._discovery is None and self._now() >= self._next_discovery_s:
-            self._discovery = asyncio.ensure_future(self._splits.discover(self.id.operator))
-            self._discovery.add_done_callback(lambda _: self._wake.set())
-        if self._discovery is None or not self._discovery.done():
+        new_splits = self._discovery.new_splits()
+        if new_splits is None:
             return
-        splits = self._discovery.result()
-        self._discovery = None
-        again = self._source.rediscover_s
-        self._next_discovery_s = math.inf if again is None else self._now() + again
-        # A split that was begun and is gone is opened all the same: the source says what is lost.
-        started_splits = (
-            {} if self._has_discovered else dict.fromkeys(self._positions.stored_splits())
-        )
-        current_splits = set(splits)
-        for split in itertools.chain(splits, started_splits):
-            if split in self._discovered_splits:
-                continue
-            if len(self._discovered_splits) % _SPLITS_IN_A_TURN == _SPLITS_IN_A_TURN - 1:
+        for number, split in enumerate(new_splits):
+            if number % SPLITS_IN_A_TURN == SPLITS_IN_A_TURN - 1:
                 await self._rest()
-            self._discovered_splits.add(split)
-            if self._positions.owns(split):
-                split_state = StoredSplit()
-                if split in started_splits:
-                    split_state = self._positions.get(split)
-                    with user_code(self.id.operator):
-                        self._source.check_position(split, split_state.position)
-                self._add(split, split_state, exists=split in current_splits)
+            if self._positions.owns(split) and split not in self._discovery.over:
+                self._add(split, self._positions.find(split) or StoredSplit())
         if not self._has_discovered:
             self._has_discovered = True
             self._splits.on_first_discovery()
         await self._follow_splits()
 
-    def _add(self, split: str, split_state: StoredSplit, *, exists: bool) -> None:
-        if split_state.ended and not (exists and self._source.resumes_ended_splits):
-            return
+    def _add(self, split: str, split_state: StoredSplit) -> None:
         position = split_state.position
         if position is None and self._splits.is_new(split):
             position = self._source.new_split_position
@@ -296,6 +295,8 @@ class SourceTask(Task):
         """Emit the records of one split, or of several where nothing asks which; keep positions."""
         chain, split = self.parts.chain, next(iter(read)).split
         records = list(itertools.chain.from_iterable(chunk.records for chunk in read.values()))
+        if not self.records_in:
+            self.parts.listener.found_input()
         self.records_in += len(records)
         self._standstills.arrived()
         with self.parts.output.work.working():
@@ -384,8 +385,7 @@ class SourceTask(Task):
 
     def _until_due(self) -> float | None:
         """Seconds until something is due; None: only an event can wake the task."""
-        next_discovery_s = self._next_discovery_s if self._discovery is None else math.inf
-        earliest = min(next_discovery_s, self._reads.due_at(self._idle_after_ms))
+        earliest = min(self._discovery.due_at, self._reads.due_at(self._idle_after_ms))
         return None if earliest == math.inf else max(0.0, earliest - self._now())
 
     def _leave_alignment(self) -> None:

@@ -32,7 +32,7 @@ class SourceSplits:
     """What the subtasks of one source share."""
 
     def __init__(self, source: Source, effects: Effects) -> None:
-        self._source = source
+        self.source = source
         self._effects = effects
         self._split_names: list[str] | None = None
         self._next_discovery_s = 0.0
@@ -66,7 +66,7 @@ class SourceSplits:
         """A subtask reads no more; after the last one the source is closed."""
         self._readers -= 1
         if self._readers == 0:
-            await self._effects.offload.wait(self._source.close)
+            await self._effects.offload.wait(self.source.close)
 
     def is_new(self, split: str) -> bool:
         """Whether a split has appeared after the source began, in this run or an earlier one."""
@@ -80,7 +80,7 @@ class SourceSplits:
         """
         async with self._lock:
             now = self._effects.clock.monotonic()
-            again = self._source.rediscover_s
+            again = self.source.rediscover_s
             if self._split_names is None or (again is not None and now >= self._next_discovery_s):
                 discover = in_user_code(operator, self._names)
                 self._split_names = await self._effects.offload.wait(discover)
@@ -94,13 +94,13 @@ class SourceSplits:
         """Seconds between discoveries so that they take no more than their share of the time; one
         that waits for more than storage takes none.
         """
-        if not self._source.reads_without_waiting:
+        if not self.source.reads_without_waiting:
             return 0.0
         seconds = self._effects.clock.monotonic() - started_at
         return min(seconds / _TIME_SHARE, _MAX_PAUSE * again)
 
     def _names(self) -> list[str]:
-        names = self._source.discover()
+        names = self.source.discover()
         # One name in place of a list: each of its letters would be a split with all the records.
         require("the splits of the source", repr(names), not isinstance(names, str), "a list")
         splits = list(names)
@@ -180,9 +180,10 @@ class SplitPositions:
     def owns(self, split: str) -> bool:
         return key_group(encode_key(split), self._backend.key_groups) in self._backend.owned
 
-    def get(self, split: str) -> StoredSplit:
+    def find(self, split: str) -> StoredSplit | None:
+        """What is stored of a split; None: nothing, for it has not begun."""
         row = self._rows.get(self._row(split))
-        return StoredSplit(*row) if row is not None else StoredSplit()
+        return StoredSplit(*row) if row is not None else None
 
     def put(self, split: str, split_state: StoredSplit) -> None:
         self._new_positions[split] = split_state.position

@@ -7,7 +7,6 @@ taken only while there is room for their output, so a barrier is always noticed;
 producer exited has reached every later barrier.
 """
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -18,6 +17,7 @@ from tidelog.runtime.channels.messages import (
     Batch,
     EndOfChannel,
     EndOfData,
+    EndOfInput,
     Idleness,
     LatencyMarker,
     Message,
@@ -29,10 +29,12 @@ from tidelog.runtime.operators.event_time import Origin
 from tidelog.runtime.operators.turn import PAUSE
 from tidelog.runtime.tasks.alignment import Aligned, Alignment
 from tidelog.runtime.tasks.firing import FiringPass
+from tidelog.runtime.tasks.reminder import BarrierReminder
 from tidelog.runtime.tasks.row_fetches import RowFetches
 from tidelog.runtime.tasks.task import Task
 from tidelog.runtime.tasks.task_checkpoints import TaskParts
 from tidelog.runtime.tasks.watermarks import (
+    ChannelEnds,
     InputOrigins,
     OriginChanges,
     OriginWatermarks,
@@ -46,12 +48,7 @@ class StreamTask(Task):
     """A task fed by other tasks; `inputs` are the gate's channels."""
 
     def __init__(
-        self,
-        parts: TaskParts,
-        gate: Gate,
-        inputs: Sequence[InputChannel],
-        *,
-        exactly_once: bool,
+        self, parts: TaskParts, gate: Gate, inputs: Sequence[InputChannel], *, exactly_once: bool
     ) -> None:
         super().__init__(parts)
         self.gate = gate
@@ -63,12 +60,10 @@ class StreamTask(Task):
             switching=parts.switching,
             stay_aligned=[number for number, channel in enumerate(inputs) if channel.stays_aligned],
         )
-        self._reminder: asyncio.Task[None] | None = None
-        self._reminded: tuple[float | None, CheckpointId] | None = None
-        """What the reminder is for."""
-        self._ended_channels: dict[int, bool] = {}
-        """Channels whose data has ended, and whether they are drained."""
-        self._exited_channels: set[int] = set()
+        self._reminder = BarrierReminder(parts.effects.clock, gate.announce)
+        self._ends = ChannelEnds(count)
+        self._at_end = False
+        """All input was handled, and the tasks downstream know it."""
         self._newest: Barrier | None = None
         self._valve = WatermarkValve(count)
         self._origins = InputOrigins(inputs)
@@ -79,7 +74,6 @@ class StreamTask(Task):
         self._ticks_next = False
         """Processing time passed while timers of a watermark fired, or those of a moment."""
         self._row_fetches = None if parts.backend.is_whole else RowFetches(parts)
-        """Fetches what buffers need of the table; None: it is whole."""
         self._tracks_origins = parts.chain.event_time is not None or parts.output.announces_splits
         self._follow_origins(OriginChanges([origin for _, origin in self._origins.unannounced]))
         gate.deliver_while(lambda: parts.output.available)
@@ -94,10 +88,8 @@ class StreamTask(Task):
         work, events = self.parts.output.work, 0
         work.standstills.begin()
         try:
-            if self._row_fetches is not None:
-                await self._row_fetches.timers()
             await self._resume()
-            while not (self._leaving and len(self._exited_channels) == len(self.gate.channels)):
+            while not (self._leaving and self._ends.exited):
                 received = await self._next()
                 busy_s, firing = work.busy_s, self._firing
                 with work.working():
@@ -134,10 +126,7 @@ class StreamTask(Task):
         self.gate.poke()
 
     async def _stop(self) -> None:
-        if self._reminder is not None:
-            self._reminder.cancel()
-        if self._row_fetches is not None:
-            await self._row_fetches.close()
+        self._reminder.cancel()
         await super()._stop()
 
     async def _next(self) -> tuple[int, Message] | Barrier | None:
@@ -172,8 +161,9 @@ class StreamTask(Task):
                 await self._receive(channel, message)
 
     async def _tick(self, now_ms: int) -> None:
-        # After the end of the data no timer may fire: downstream tasks have ended as well.
-        if not self._data_ended:
+        # After the end of the data no timer may fire: downstream tasks have ended as well. Before
+        # it no more may: the state that the job goes on from has not fired them.
+        if not self._data_ended and self._ending_with is None:
             if self._firing is None:
                 await self._begin(self.parts.chain.tick(now_ms), None)
             else:
@@ -187,8 +177,6 @@ class StreamTask(Task):
         match message:
             case Batch():
                 await self._memory_free()
-                if self._row_fetches is not None:
-                    self._row_fetches = await self._row_fetches.for_batch(message, self.gate)
                 self.records_in += len(message.records)
                 origin = self._origins.current(channel)
                 if self._tracks_origins:  # for own watermarks and for downstream tasks
@@ -216,11 +204,18 @@ class StreamTask(Task):
                 self._follow_origins(self._origins.on_splits_announced(channel, message))
                 self._announce_splits()
                 await self._follow_inputs()
+            case EndOfInput():
+                self._ends.on_end_of_input(channel, holds=message.holds)
+                self._valve.idleness(channel, idle=not message.holds)
+                self._follow_origins(self._origins.at_end(channel))
+                self._look_for_idle()
+                await self._follow_inputs()
+                await self._note_end_of_input()
             case EndOfData():
-                self._ended_channels[channel] = message.drain
+                self._ends.on_end_of_data(channel, drain=message.drain)
                 await self._end_if_ended()
             case EndOfChannel():
-                self._exited_channels.add(channel)
+                self._ends.on_exit(channel)
                 decision = self._alignment.ended(channel, self._now())
                 if self._newest is not None:
                     await self._follow(decision, self._newest)
@@ -234,32 +229,24 @@ class StreamTask(Task):
     async def _follow(self, decision: Aligned, barrier: Barrier) -> None:
         if decision.unblock:
             self.gate.unblock()
+        if decision.complete and barrier.before_end:
+            await self._fire_all_begun()
         if decision.complete:
             await self._checkpoint(barrier, self._alignment.seen_at)
         elif decision.overtake:
             await self._checkpoint(replace(barrier, order="unaligned"), self._alignment.seen_at)
         else:
-            self._remind(barrier)
+            self._reminder.remind(barrier, self._alignment.deadline)
 
     def _record_inputs(self, in_flight: InFlight) -> None:
         for channel, input_channel in zip(self.gate.channels, self._inputs, strict=True):
             if channel.number not in self._alignment.reached:
                 channel.record(in_flight.checkpoint, in_flight.recorder(input_channel.id))
 
-    def _remind(self, barrier: Barrier) -> None:
-        """Announce the barrier again at its deadline."""
-        deadline = self._alignment.deadline
-        if (deadline, barrier.checkpoint) == self._reminded:
-            return
-        self._reminded = deadline, barrier.checkpoint
-        if self._reminder is not None:
-            self._reminder.cancel()
-        if deadline is not None and deadline > self._now():
-            self._reminder = asyncio.ensure_future(self._announce_at(deadline, barrier))
-
-    async def _announce_at(self, deadline: float, barrier: Barrier) -> None:
-        await self.parts.effects.clock.sleep(deadline - self._now())
-        self.gate.announce(barrier)
+    async def _handle_input(self, batch: Batch) -> None:
+        if self._row_fetches is not None:
+            self._row_fetches = await self._row_fetches.for_batch(batch, self.gate)
+        await super()._handle_input(batch)
 
     async def _resume(self) -> None:
         if self._advancing is not None:
@@ -302,6 +289,11 @@ class StreamTask(Task):
         firing.step_took(work.busy_s - busy_s)
         await self._rest()
 
+    async def _fire_all_begun(self) -> None:
+        """Let all timers fire that are due before the input has ended."""
+        while self._firing is not None:
+            await self._fire_on(self._firing)
+
     async def _catch_up(self) -> None:
         """Begin what came while timers fired."""
         if self._ticks_next:
@@ -311,17 +303,26 @@ class StreamTask(Task):
             await self._advance_watermark(self._advancing)
         if self._firing is None:
             await self._follow_inputs()
+            await self._note_end_of_input()
             await self._end_if_ended()
+
+    async def _note_end_of_input(self) -> None:
+        """All input was handled on all channels, and all timers have fired that are due."""
+        if self._ends.at_end and self._firing is None and not self._at_end:
+            self._at_end = True
+            keeps = self.parts.keyed and (self.records_in > 0 or self.parts.restored is not None)
+            await self.parts.output.announce(EndOfInput(keeps or self._ends.holds))
+            self.parts.listener.at_end(self.id)
 
     async def _end_if_ended(self) -> None:
         """End when all channels have, and all timers have fired."""
-        all_ended = len(self._ended_channels) == len(self.gate.channels)
-        if all_ended and self._firing is None and not self._data_ended:
-            await self._end(drain=all(self._ended_channels.values()))
+        if self._ends.ended and self._firing is None and not self._data_ended:
+            await self._end(drain=self._ends.drained)
 
     async def _set_idle(self, idle: bool) -> None:
-        # Not before the watermark that is fired for: others would go on without it.
-        if not (idle and self._firing):
+        # Not before the watermark that is fired for: others would go on without it. Nor at the end
+        # of the input: whether others go on then is decided by what is held here.
+        if not (idle and (self._firing or self._ends.at_end)):
             await super()._set_idle(idle)
 
     async def _between_steps(self) -> None:

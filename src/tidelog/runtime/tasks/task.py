@@ -55,6 +55,8 @@ class Task(ABC):
         self._checkpoints = TaskCheckpoints(parts, self._record_inputs)
         self._stopping_with: CheckpointId | None = None
         """The checkpoint that the job is to stop with."""
+        self._ending_with: CheckpointId | None = None
+        """The capture of the state before the end that this task has taken part in."""
         self._data_ended = False
         self._finished = False
         self._leaving = False
@@ -143,6 +145,9 @@ class Task(ABC):
     def drain(self) -> None:
         """Treat the data as ended: a source reads no more, and others follow it."""
 
+    def end(self) -> None:
+        """Emit what the end of the input leads to: a source that has read all of it ends."""
+
     def time_passed(self) -> None:
         """Processing time went on: timers may be due."""
 
@@ -168,6 +173,8 @@ class Task(ABC):
     def abort(self, checkpoint: CheckpointId) -> None:
         if self._stopping_with == checkpoint:
             self._stopping_with = None
+        if self._ending_with == checkpoint:
+            self._ending_with = None
         self._checkpoints.abort(checkpoint)
 
     async def _resume(self) -> None:
@@ -297,11 +304,15 @@ class Task(ABC):
         """Forward the barrier, capture the state, make it durable in the background."""
         if barrier.stop and barrier.checkpoint > self._checkpoints.given_up:
             self._stopping_with = barrier.checkpoint
+        if barrier.before_end and barrier.checkpoint > self._checkpoints.given_up:
+            self._ending_with = barrier.checkpoint
         position = SubtaskPosition(self.watermark, self._finished, self._advancing)
         captured = await self._checkpoints.take(barrier, seen_at, position)
         # A savepoint is the user's to delete, and a later checkpoint says that the sinks have
         # committed: a restart may be long after this, and what was committed then be elsewhere.
-        if captured is not None and barrier.savepoint is None and not captured.transactions:
+        if barrier.savepoint is not None or barrier.before_end:
+            return
+        if captured is not None and not captured.transactions:
             self._captured_progress[barrier.checkpoint] = self._progress()
 
     def _record_inputs(self, in_flight: InFlight) -> None:

@@ -43,6 +43,12 @@ class CheckpointListener(Protocol):
     def declined(self, checkpoint: CheckpointId, reason: str) -> None:
         """A task cannot take part; `reason` names the task."""
 
+    def found_input(self) -> None:
+        """A source has read something for the first time in this run."""
+
+    def at_end(self, task: SubtaskId, splits: int | None = None) -> None:
+        """A task has handled all of its input; a source, in so many splits, waits for `end`."""
+
     def ended(self, task: SubtaskId) -> None: ...
 
     def keep_aligned(self, reason: str) -> None:
@@ -61,6 +67,8 @@ class TaskParts:
     effects: Effects
     listener: CheckpointListener
     restored: SubtaskState | None = None
+    keyed: bool = False
+    """It has keyed state, so it may hold records until later."""
     operator_states: OperatorStates = field(default_factory=OperatorStates)
     switching: Switching | None = None
     """When barriers overtake; None when checkpoints stay aligned."""
@@ -163,7 +171,9 @@ class TaskCheckpoints:
         parts = self._parts
         position = msgspec.structs.replace(
             position,
-            transactions=await parts.output.pre_commit(barrier.checkpoint),
+            transactions=()
+            if barrier.before_end
+            else await parts.output.pre_commit(barrier.checkpoint),
             barrier=BarrierFacts(
                 unaligned=barrier.order == "unaligned",
                 start_delay_ms=round((seen_at - barrier.started) * 1000),

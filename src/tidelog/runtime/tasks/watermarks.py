@@ -1,4 +1,4 @@
-"""How far event time is at a task's inputs: pure.
+"""How far event time is at a task's inputs, and how far they are at their end: pure.
 
 Invariants: an input that is idle or ended holds nothing back; an input without a watermark holds
 back everything; where all are idle, the greatest watermark of any input counts.
@@ -62,6 +62,56 @@ def channel_of(origin: Origin) -> int:
     return cast("tuple[int, ...]", origin)[0]
 
 
+class ChannelEnds:
+    """How far so many input channels are at their end.
+
+    A channel ends in three steps: all of the input was handled, the data has ended, the producer
+    has exited. A task takes each step after all its channels.
+    """
+
+    def __init__(self, channels: int) -> None:
+        self._count = channels
+        self._at_end: dict[int, bool] = {}
+        """Channels of which all input was handled, and whether their producers hold records."""
+        self._ended: dict[int, bool] = {}
+        """Channels whose data has ended, and whether they are drained."""
+        self._exited: set[int] = set()
+
+    def on_end_of_input(self, channel: int, *, holds: bool) -> None:
+        self._at_end[channel] = holds
+
+    def on_end_of_data(self, channel: int, *, drain: bool) -> None:
+        self._ended[channel] = drain
+
+    def on_exit(self, channel: int) -> None:
+        self._exited.add(channel)
+
+    @property
+    def at_end(self) -> bool:
+        """All input was handled, on all channels."""
+        return len(self._at_end) == self._count
+
+    @property
+    def holds(self) -> bool:
+        """Some producer holds records that it emits when the input ends."""
+        return any(self._at_end.values())
+
+    @property
+    def ended(self) -> bool:
+        """The data of all channels has ended."""
+        return len(self._ended) == self._count
+
+    @property
+    def drained(self) -> bool:
+        """The data has ended for good, and not because the job stops."""
+        return all(self._ended.values())
+
+    @property
+    def exited(self) -> bool:
+        """All producers have exited."""
+        return len(self._exited) == self._count
+
+
 class OriginChanges(NamedTuple):
     """Origins that are new at a task's inputs, and those that have ended there."""
 
@@ -101,6 +151,14 @@ class InputOrigins:
         self._origins[channel] = origins
         self._current[channel] = None if splits.current is None else (channel, splits.current)
         return OriginChanges(started_origins, ended_origins)
+
+    def at_end(self, channel: int) -> OriginChanges:
+        """All input of a channel was handled: its splits have ended, but for one not announced."""
+        origins = self._origins.get(channel)
+        if not origins or origins == {(channel,)}:
+            return OriginChanges()
+        self._origins[channel] = set()
+        return OriginChanges(ended_origins=list(origins))
 
     def ended(self, channel: int) -> OriginChanges:
         return OriginChanges(ended_origins=list(self._origins.pop(channel, None) or ()))

@@ -180,6 +180,9 @@ class RemoteTask:
     def drain(self) -> None:
         self._call("drain")
 
+    def end(self) -> None:
+        self._call("end")
+
     def abort(self, checkpoint: CheckpointId) -> None:
         self._call("abort", checkpoint)
 

@@ -256,6 +256,12 @@ class Worker:
     def declined(self, checkpoint: CheckpointId, reason: str) -> None:
         self._parent.send(m.Report("declined", (checkpoint, reason)))
 
+    def found_input(self) -> None:
+        self._parent.send(m.Report("found_input", ()))
+
+    def at_end(self, task: SubtaskId, splits: int | None = None) -> None:
+        self._parent.send(m.Report("at_end", (task, splits)))
+
     def ended(self, task: SubtaskId) -> None:
         self._parent.send(m.Report("ended", (task,)))
 

@@ -17,14 +17,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tidelog.checkpoint.manifest import (
-    Descriptor,
-    InheritedState,
-    MaterializationRef,
-    SubtaskState,
-    TableObject,
-    decode_descriptor,
-)
+from tidelog.checkpoint.descriptor import Descriptor, TableObject, decode_descriptor
+from tidelog.checkpoint.manifest import InheritedState, MaterializationRef, SubtaskState
 from tidelog.concurrency import SharedTasks, gather_bounded
 from tidelog.effects import Effects
 from tidelog.errors import OLDER_CHECKPOINT, CorruptObjectError, ObjectNotFoundError, RestoreError

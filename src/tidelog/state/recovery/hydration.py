@@ -21,7 +21,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tidelog.checkpoint.manifest import Descriptor, TableObject
+from tidelog.checkpoint.descriptor import Descriptor, TableObject
 from tidelog.concurrency import SharedTasks, together
 from tidelog.effects import Aside, Effects
 from tidelog.errors import CorruptObjectError, StoreUnreachableError
@@ -36,7 +36,7 @@ from tidelog.table.port import Serve, ServedTable
 
 logger = logging.getLogger(__name__)
 
-TAILS_S: Final = 0.5
+TAILS_S: Final = 1.5
 """So long a start waits for the tails of all files. With them RocksDB opens each file once and for
 good; without, it opens those that are read first, and a look-up in them takes a little longer."""
 _CHECKED_AT_ONCE: Final = 2
@@ -106,6 +106,10 @@ class TableHydration:
     def is_whole(self) -> bool:
         """Whether reads meet no hole any more."""
         return self.arrived.is_set()
+
+    def begin(self, fetch: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Begin a fetch for what comes later; it ends with the process's hydration."""
+        return self.parts.hydration.begin(fetch)
 
     async def whole(self) -> None:
         """Return when the table is whole."""
@@ -215,7 +219,9 @@ class Hydration:
 
     async def _tails(self, files: Iterable[PartialFile]) -> bool:
         """Begin to fetch the tails of files; whether all are here in `TAILS_S`."""
-        fetches = [self._start(Part(file, None, 0)) for file in files]
+        # The newest first: without the others RocksDB opens these, one after the other.
+        newest_first = reversed(list(files))
+        fetches = [self._start(Part(file, None, 0)) for file in newest_first]
         late: set[asyncio.Task[None]] = set()
         if fetches:
             here, late = await asyncio.wait(fetches, timeout=TAILS_S)
@@ -236,6 +242,9 @@ class Hydration:
         task = self._fetching[part] = self._tasks.start(self._fetch_part(part))
         task.add_done_callback(lambda _: self._fetching.pop(part, None))
         return task
+
+    def begin(self, fetch: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        return self._tasks.start(fetch)
 
     async def fetch(self, parts: Sequence[Part]) -> None:
         """Fetch parts of files side by side."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tidelog.checkpoint.manifest import TableObject
+from tidelog.checkpoint.descriptor import TableObject
 from tidelog.errors import (
     OLDER_CHECKPOINT,
     CorruptObjectError,

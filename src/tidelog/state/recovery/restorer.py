@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from tidelog.changelog.block import BlockInfo, SealedBlock
 from tidelog.changelog.reader import SegmentReader
 from tidelog.changelog.segment import LogRange
-from tidelog.checkpoint.manifest import Descriptor, InheritedState, SubtaskState, TableObject
+from tidelog.checkpoint.descriptor import Descriptor, TableObject
+from tidelog.checkpoint.manifest import InheritedState, SubtaskState
 from tidelog.concurrency import together
 from tidelog.effects import Effects
 from tidelog.ids import SeqNo, SubtaskId

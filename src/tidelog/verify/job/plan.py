@@ -24,6 +24,7 @@ from tidelog.checkpoint.manifest import (
     StateInfo,
     SubtaskState,
     is_canonical,
+    subtasks_of,
 )
 from tidelog.checkpoint.retention import subtask_objects
 from tidelog.checkpoint.sizes import replay_changes
@@ -73,6 +74,8 @@ class Partition:
     """The checkpoints whose materialization the other path starts from."""
     older_files: Mapping[str, str]
     """The objects of the files of that materialization, by the files' names."""
+    before_end: bool
+    """It is what a start after the end goes on from: restored and checked, and not counted."""
 
     @property
     def label(self) -> str:
@@ -96,6 +99,8 @@ class Partition:
             redundancy, reason = ("different" if groups else "equal"), None
             if groups:
                 findings.append(self._contradiction(self.alternate, groups))
+        if self.before_end:
+            return UnitResult(findings=tuple(findings))
         restored = RestoredPartition(
             partition=self.label,
             operator=self.operator,
@@ -157,6 +162,7 @@ class _ChainKey(NamedTuple):
     savepoint_slot: Slot | None
     """The slot of a canonical savepoint, whose log is separate from that of other checkpoints; None
     for those."""
+    before_end: bool
 
 
 def plan(
@@ -193,20 +199,24 @@ def _partitions(
     chains: dict[_ChainKey, list[Chain]] = defaultdict(list)
     owners: dict[_ChainKey, dict[Slot, OperatorState]] = defaultdict(dict)
     for slot, checkpoint in checkpoints.items():
-        for operator, state in checkpoint.subtasks():
-            if (slot, str(SubtaskId(operator.id, state.index))) not in broken:
-                key = _chain_key(checkpoint, operator, state)
-                chains[key].append(Chain(slot, checkpoint.author.generation, state))
-                owners[key][slot] = operator
+        for before_end, operators in ((True, checkpoint.before_end), (False, checkpoint.operators)):
+            for operator, state in subtasks_of(operators):
+                if (slot, str(SubtaskId(operator.id, state.index))) not in broken:
+                    key = _chain_key(checkpoint, operator, state, before_end=before_end)
+                    chains[key].append(Chain(slot, checkpoint.author.generation, state))
+                    owners[key][slot] = operator
     for key, key_chains in chains.items():
         for same in _alike(key_chains, chosen):
-            yield _partition(inventory, owners[key][same[0].slot], same, key_chains)
+            operator = owners[key][same[0].slot]
+            yield _partition(inventory, operator, same, key_chains, before_end=key.before_end)
 
 
-def _chain_key(checkpoint: Checkpoint, operator: OperatorState, state: SubtaskState) -> _ChainKey:
+def _chain_key(
+    checkpoint: Checkpoint, operator: OperatorState, state: SubtaskState, *, before_end: bool
+) -> _ChainKey:
     savepoint_slot = checkpoint.slot if is_canonical(checkpoint) else None
     groups = state.first_key_group, state.last_key_group
-    return _ChainKey(operator.id, state.index, *groups, state.table, savepoint_slot)
+    return _ChainKey(operator.id, state.index, *groups, state.table, savepoint_slot, before_end)
 
 
 def _alike(chains: Iterable[Chain], chosen: Collection[Slot]) -> Iterable[list[Chain]]:
@@ -219,7 +229,12 @@ def _alike(chains: Iterable[Chain], chosen: Collection[Slot]) -> Iterable[list[C
 
 
 def _partition(
-    inventory: Inventory, operator: OperatorState, same: list[Chain], all_: list[Chain]
+    inventory: Inventory,
+    operator: OperatorState,
+    same: list[Chain],
+    all_: list[Chain],
+    *,
+    before_end: bool,
 ) -> Partition:
     # States that were added since the first of them only add names.
     chain = same[0]
@@ -239,6 +254,7 @@ def _partition(
             if older is not None and other.state.materialization == older.materialization
         ),
         older_files={} if older is None else _files(inventory, older),
+        before_end=before_end,
     )
 
 

@@ -231,7 +231,7 @@ def test_lines_behind_the_end_that_an_earlier_run_saw_are_read(tmp_path: Path) -
     assert sorted(again.records) == sorted(expected)
 
 
-def test_a_source_that_had_finished_says_that_it_follows_nothing(
+def test_a_source_that_finished_before_the_rest_says_that_it_reads_nothing_more(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("done", "going-on"):
@@ -247,11 +247,11 @@ def test_a_source_that_had_finished_says_that_it_follows_nothing(
     store, sink, config = MemoryStore("memory://finished"), Outside(), pressed(parallelism=1)
     acted_on(job(sink, follow=False), store, JobRunner.stop, at=60, settings=config)
     append(tmp_path / "done" / "file", b"too late\n")
-    assert "is to follow" not in caplog.text
+    assert "finished in an earlier run" not in caplog.text
     acted_on(job(sink, follow=True), store, JobRunner.stop, at=60, settings=config)
     assert sorted(sink.records) == ["done", "going-on"]
-    assert "source 'done' is to follow its input" in caplog.text
-    assert "source 'going-on' is to follow" not in caplog.text
+    assert "source 'done': 1 of its 1 subtasks finished in an earlier run" in caplog.text
+    assert "source 'going-on':" not in caplog.text
 
 
 @pytest.mark.parametrize("include", ["/in/*.txt", "in/**/c.txt", "**/", ""])

@@ -107,14 +107,16 @@ def remembering(sink: Outside) -> Job:
 def test_checkpoints_fail_while_a_union_has_lost_a_part_and_succeed_when_all_have_ended() -> None:
     sink, objects = Outside(), MemoryStore()
     schedule = CheckpointConfig(interval=1.0, timeout=60.0, tolerable_failures=10_000)
-    run(remembering(sink), objects, settings(parallelism=2, checkpoint=schedule))
+    one_by_one = settings(parallelism=2, checkpoint=schedule, finish_once=True)
+    run(remembering(sink), objects, one_by_one)
     taken = [operator(checkpoint, "left") for checkpoint in checkpoints(objects)]
     assert not any(map(partially_finished, taken))
     assert fully_finished(taken[-1]) and len(taken) > 1
     assert dict(sink.records) == Counter(uneven(4).records)
     with pytest.raises(CheckpointFailedError, match=r"union state 'seen' of operator 'remember'"):
         impatient = CheckpointConfig(interval=1.0, timeout=60.0, tolerable_failures=1)
-        run(remembering(Outside()), MemoryStore(), settings(parallelism=2, checkpoint=impatient))
+        chosen = settings(parallelism=2, checkpoint=impatient, finish_once=True)
+        run(remembering(Outside()), MemoryStore(), chosen)
 
 
 def seen_by(objects: MemoryStore) -> list[Counter[bytes]]:

@@ -108,16 +108,17 @@ def test_a_timer_that_fires_registers_no_earlier_one() -> None:
 
 
 def test_a_drain_fires_what_was_there_once_and_a_further_start_nothing() -> None:
+    chosen = partial(config, finish_once=True)
     store, sink = MemoryStore(), Outside()
     source = Portions({"only": records()}, portion=4, pause=0.3)
     job = partial(minutes, source, sink, NEXT["a minute later"])
-    acted_on(job(), store, lambda runner: runner.stop("halt"), at=1.5, settings=config())
+    acted_on(job(), store, lambda runner: runner.stop("halt"), at=1.5, settings=chosen())
     before = list(sink.records)
     drain: Any = lambda runner: runner.stop("end", drain=True)  # noqa: E731
-    acted_on(job(), store, drain, at=1.0, settings=config(parallelism=3))
+    acted_on(job(), store, drain, at=1.0, settings=chosen(parallelism=3))
     fired = Counter(sink.records)
     assert len(before) < len(fired) and set(fired.values()) == {1}
     for key in range(KEYS):
         assert of_key(sink.records, f"k{key}")[-2:] == [40, 50]
-    run(job(), store)
+    assert run(job(), store, chosen()).already_complete
     assert Counter(sink.records) == fired

@@ -273,7 +273,8 @@ def taken_under_pressure(
 
 def test_records_behind_an_operator_that_finished_find_theirs_beside_it() -> None:
     """The keyed operator has ended and the sink has not: they cannot share a task."""
-    objects, sink, _ = taken_under_pressure(one_sink, 3, channel_buffers=60)
+    ends_apart = {"channel_buffers": 60, "finish_once": True}
+    objects, sink, _ = taken_under_pressure(one_sink, 3, **ends_apart)
     late = [
         checkpoint
         for checkpoint in checkpoints(objects)
