@@ -197,7 +197,7 @@ def _config(restart: Restart, work: Path) -> JobConfig:
     return JobConfig(
         work_dir=work,
         checkpoint=CheckpointConfig(interval=restart.checkpoint_s, idle_interval=0.0),
-        restore=RestoreConfig(begin=restart.begin),
+        restore=RestoreConfig(begin=restart.begin, whole_bytes=0),
     )
 
 
