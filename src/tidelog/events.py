@@ -70,8 +70,7 @@ class Event(Enum):
     )
     LIBRARY_NOT_TESTED = (
         WARNING,
-        "%(library)s %(version)s is newer than the versions that tidelog was tested with, up to "
-        "%(tested)s",
+        "%(library)s %(version)s is newer than what tidelog was tested with, up to %(tested)s",
     )
 
     # Kafka.

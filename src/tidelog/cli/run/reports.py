@@ -207,7 +207,6 @@ def main_figures(status: JobStatus, speed: ReadSpeed) -> Iterator[tuple[str, str
     yield from _restored(status)
     if not status.operators or status.phase == "restoring":
         return
-    yield from _hydrated(status)
     yield "records", f"{status.records_read:,}, {speed.now:,.0f}/s"
     yield "state", size(status.state.table_bytes)
     checkpoints = status.checkpoints
@@ -223,7 +222,6 @@ def figures(status: JobStatus, speed: ReadSpeed) -> Iterator[tuple[str, str]]:
     yield from _restored(status)
     if not status.operators or status.phase == "restoring":
         return
-    yield from _hydrated(status)
     rates = f"{speed.now:,.0f}/s now, {speed.mean:,.0f}/s on average"
     yield "records", f"{status.records_read:,}, {rates}"
     yield "state", size(state.table_bytes)
@@ -262,24 +260,17 @@ def figures(status: JobStatus, speed: ReadSpeed) -> Iterator[tuple[str, str]]:
 
 
 def _restored(status: JobStatus) -> Iterator[tuple[str, str]]:
-    """How far the restore of a job is that has not begun to run."""
-    restore = status.restore
-    if status.phase != "restoring" or restore is None:
-        return
-    remaining = "" if restore.eta_s is None else f", {seconds_text(restore.eta_s)} left"
-    yield "restored", f"{restore.fraction:.0%} of checkpoint {restore.checkpoint}{remaining}"
-    yield "read", f"{size(restore.bytes)} of {size(restore.total_bytes)}"
-    yield "replayed", f"{restore.changes:,} of {plural(restore.total_changes, 'change')}"
-
-
-def _hydrated(status: JobStatus) -> Iterator[tuple[str, str]]:
-    """How much of the tables is here of a job that handles records before they are whole."""
-    hydration = None if status.restore is None else status.restore.hydration
-    if hydration is not None and hydration.seconds is None:
-        eta_s, here = hydration.eta_s, f"{hydration.fraction:.0%} of {size(hydration.total_bytes)}"
-        fetched = plural(hydration.blocks, "block")
-        remaining = "" if eta_s is None else f", whole in about {seconds_text(eta_s)}"
-        yield "serving", f"{here} here, {fetched} fetched on demand{remaining}"
+    """How far the restore of a job is, also of one that handles records before its end."""
+    restore, tables = status.restore, status.restore.hydration if status.restore else None
+    if restore is not None and status.phase == "restoring":
+        remaining = "" if restore.eta_s is None else f", {seconds_text(restore.eta_s)} left"
+        yield "restored", f"{restore.fraction:.0%} of checkpoint {restore.checkpoint}{remaining}"
+        yield "read", f"{size(restore.bytes)} of {size(restore.total_bytes)}"
+        yield "replayed", f"{restore.changes:,} of {plural(restore.total_changes, 'change')}"
+    elif tables is not None and tables.seconds is None:
+        remaining = "" if tables.eta_s is None else f", whole in about {seconds_text(tables.eta_s)}"
+        here = f"{tables.fraction:.0%} of {size(tables.total_bytes)} here"
+        yield "serving", f"{here}, {plural(tables.blocks, 'block')} fetched on demand{remaining}"
 
 
 def _troubles(status: JobStatus) -> Iterator[tuple[str, str]]:
