@@ -43,10 +43,7 @@ class Event(Enum):
         INFO,
         "input file %(path)s is not complete, and is looked at again until it is: %(error)s",
     )
-    SOURCE_AWAY = (
-        WARNING,
-        "%(source)s does not answer, and is asked again until it does: %(error)s",
-    )
+    SOURCE_AWAY = (WARNING, "%(source)s does not answer, and is asked until it does: %(error)s")
     NOT_LISTENING = (
         WARNING,
         "notifications on channel %(channel)s are not received, since %(database)s is reached "
@@ -177,10 +174,7 @@ class Event(Enum):
         INFO,
         "job %(job)r starts as generation %(generation)d, older generations are fenced",
     )
-    START_RACED = (
-        INFO,
-        "generation %(generation)d was taken by another start, a later one is tried",
-    )
+    START_RACED = (INFO, "another start has taken generation %(generation)d, a later one is tried")
     GENERATION_FENCED = (
         WARNING,
         "generation %(generation)d was fenced at %(object)s by a newer start of the job",
@@ -238,6 +232,10 @@ class Event(Enum):
         INFO,
         "generation %(generation)d of job %(job)r runs, restored from checkpoint %(checkpoint)s",
     )
+    TABLES_LOADED_FIRST = (INFO, "%(operator)s is loaded before the job begins: %(reason)s")
+    TABLES_WHOLE = (INFO, "all %(bytes)d bytes of tables are here after %(seconds).1f s")
+    TABLES_WAIT = (WARNING, "tables that are not whole wait for the store: %(error)s")
+    READ_WAITED = (WARNING, "a read has waited %(waited_s).1f s for a part of %(object)s")
     STATE_DROPPED = (WARNING, "job %(job)r: dropped, as allowed: %(dropped)s")
     STATE_MIGRATED = (WARNING, "operator %(operator)r: %(rows stored row)s migrated")
     STATE_UNDECLARED = (

@@ -207,6 +207,7 @@ def main_figures(status: JobStatus, speed: ReadSpeed) -> Iterator[tuple[str, str
     yield from _restored(status)
     if not status.operators or status.phase == "restoring":
         return
+    yield from _hydrated(status)
     yield "records", f"{status.records_read:,}, {speed.now:,.0f}/s"
     yield "state", size(status.state.table_bytes)
     checkpoints = status.checkpoints
@@ -222,6 +223,7 @@ def figures(status: JobStatus, speed: ReadSpeed) -> Iterator[tuple[str, str]]:
     yield from _restored(status)
     if not status.operators or status.phase == "restoring":
         return
+    yield from _hydrated(status)
     rates = f"{speed.now:,.0f}/s now, {speed.mean:,.0f}/s on average"
     yield "records", f"{status.records_read:,}, {rates}"
     yield "state", size(state.table_bytes)
@@ -268,6 +270,16 @@ def _restored(status: JobStatus) -> Iterator[tuple[str, str]]:
     yield "restored", f"{restore.fraction:.0%} of checkpoint {restore.checkpoint}{remaining}"
     yield "read", f"{size(restore.bytes)} of {size(restore.total_bytes)}"
     yield "replayed", f"{restore.changes:,} of {plural(restore.total_changes, 'change')}"
+
+
+def _hydrated(status: JobStatus) -> Iterator[tuple[str, str]]:
+    """How much of the tables is here of a job that handles records before they are whole."""
+    hydration = None if status.restore is None else status.restore.hydration
+    if hydration is not None and hydration.seconds is None:
+        eta_s, here = hydration.eta_s, f"{hydration.fraction:.0%} of {size(hydration.total_bytes)}"
+        fetched = plural(hydration.blocks, "block")
+        remaining = "" if eta_s is None else f", whole in about {seconds_text(eta_s)}"
+        yield "serving", f"{here} here, {fetched} fetched on demand{remaining}"
 
 
 def _troubles(status: JobStatus) -> Iterator[tuple[str, str]]:
