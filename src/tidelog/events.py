@@ -43,10 +43,7 @@ class Event(Enum):
         INFO,
         "input file %(path)s is not complete, and is looked at again until it is: %(error)s",
     )
-    SOURCE_AWAY = (
-        WARNING,
-        "%(source)s does not answer, and is asked again until it does: %(error)s",
-    )
+    SOURCE_AWAY = (WARNING, "%(source)s does not answer, and is asked until it does: %(error)s")
     NOT_LISTENING = (
         WARNING,
         "notifications on channel %(channel)s are not received, since %(database)s is reached "
@@ -83,7 +80,7 @@ class Event(Enum):
         "%(where)s has no offset %(offset)d any more: reading continues at %(found)d, as "
         "on_missing_offset says",
     )
-    INPUT_LINES = (WARNING, "%(file)s: %(lines line)s so far, %(what)s")
+    INPUT_LINES = (WARNING, "input file %(file)s: %(lines line)s so far, %(what)s")
     KAFKA_MESSAGES_SKIPPED = (
         WARNING,
         "left out since the start, as it could not be decoded: %(skipped message)s, the last one "
@@ -176,10 +173,7 @@ class Event(Enum):
         INFO,
         "job %(job)r starts as generation %(generation)d, older generations are fenced",
     )
-    START_RACED = (
-        INFO,
-        "generation %(generation)d was taken by another start, a later one is tried",
-    )
+    START_RACED = (INFO, "another start has taken generation %(generation)d, a later one is tried")
     GENERATION_FENCED = (
         WARNING,
         "generation %(generation)d was fenced at %(object)s by a newer start of the job",
@@ -367,6 +361,11 @@ class Event(Enum):
         INFO,
         "the JVM of a stopped Spark session has no %(plugin)s on its class path: it is ended, and "
         "the next session starts one",
+    )
+    JOB_MOVED = (INFO, "job %(job)s moves to the Spark checkpoint %(location)s")
+    TTL_RESTARTS = (
+        WARNING,
+        "state %(state)s of operator %(operator)s has its whole TTL again in the Spark query",
     )
     SEGMENT_SKIPPED = (INFO, "a segment is left out of the figures: %(error)s")
 

@@ -43,6 +43,12 @@ RUN_ELSEWHERE = {
     "processor 2": "tests/spark/test_documented_blocks.py",
     "processor 4": "tests/spark/test_documented_blocks.py",
     "spark 0": "tests/spark/test_notebook.py",
+    "spark-cluster 0": "tests/spark/job/test_guide.py",
+    "spark-cluster 1": "tests/spark/test_documented_blocks.py",
+    "spark-cluster 2": "tests/spark/test_documented_blocks.py",
+    "spark-handover 0": "tests/spark/test_documented_blocks.py",
+    "spark-handover 1": "tests/spark/job/test_topics.py",
+    "spark-handover 2": "tests/spark/test_documented_blocks.py",
 }
 MINUTE_MS = 60_000
 

@@ -26,6 +26,14 @@ from tidelog.ids import CheckpointId, Generation, KeyGroup, MaterializationId, S
 
 AUTHOR = Author(Generation(3), "00ff00ff00ff00ff")
 START = Start(Slot(3), AUTHOR, 1_700_000_000_000, "revenue", history=((Slot(0), Slot(1)),))
+MOVE = Start(
+    Slot(5),
+    Author(Generation(5), "00ff00ff00ff00ff"),
+    1_700_000_005_000,
+    "revenue",
+    history=((Slot(4), Slot(4)),),
+    moved_to="s3a://bucket/revenue",
+)
 TOTAL = StateInfo(0, "total", "value", ("sum bigint",))
 TABLE = MaterializationRef(
     *(MaterializationId(2), "materializations/00000003/count-0-2.json", 512, SeqNo(40), 65_536)
@@ -204,6 +212,7 @@ IN_FLIGHT = entry(
 
 DOCUMENTS: dict[str, Entry | Descriptor] = {
     "slot_start_v1.json": START,
+    "slot_move_v1.json": MOVE,
     "slot_checkpoint_v1.json": CHECKPOINT,
     "slot_savepoint_v1.json": SAVEPOINT,
     "slot_checkpoint_inherited_v1.json": RESCALED,

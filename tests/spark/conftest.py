@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 IN_EVERY_RUN = (
     "wordcount/",
+    "handover/",
     "source/",
+    "job/",
     "processor/",
     "verify/",
     "cost/",

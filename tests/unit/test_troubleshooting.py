@@ -12,7 +12,7 @@ PAGE = ROOT / "docs" / "guides" / "troubleshooting.md"
 MESSAGES = re.findall(r"^\| `([^`]+)`[^|]*\| .* \| .* \|$", PAGE.read_text(), re.MULTILINE)
 ANY = "…"
 """A name or a number, on the page."""
-FILLED_IN = re.compile(r"%\(\w+\)[\d.]*[sdf]|`[^`]*`")
+FILLED_IN = re.compile(r"%\(\w+[^)]*\)[\d.]*[sdf]|`[^`]*`")
 
 
 def text_of(node: ast.AST) -> str | None:

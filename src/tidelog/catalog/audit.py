@@ -30,7 +30,7 @@ from tidelog.ids import Slot, SubtaskId
 from tidelog.storage import object_names
 from tidelog.storage.port import ObjectStore
 
-SlotKind = Literal["start", "checkpoint", "savepoint", "unreadable"]
+SlotKind = Literal["start", "move", "checkpoint", "savepoint", "unreadable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ def _verdict(slots: Slots, slot: Slot, unusable: Container[int]) -> SlotVerdict:
         return SlotVerdict(slot, kind, slot not in unusable)
     if entry is None:
         return SlotVerdict(slot, "unreadable", False)
-    return SlotVerdict(slot, "start", None)
+    return SlotVerdict(slot, "move" if entry.moved_to else "start", None)
 
 
 def _checkpoint_findings(inventory: Inventory, checkpoint: Checkpoint) -> Iterator[Finding]:

@@ -20,7 +20,15 @@ from tidelog.catalog.locate import CheckpointName, find
 from tidelog.checkpoint.descriptor import decode_descriptor
 from tidelog.checkpoint.finished import without_transactions
 from tidelog.checkpoint.invariants import Need, direct_needs, table_needs
-from tidelog.checkpoint.manifest import Author, Checkpoint, Entry, Savepoint, Start, encode_entry
+from tidelog.checkpoint.manifest import (
+    Author,
+    Checkpoint,
+    Entry,
+    Savepoint,
+    Start,
+    encode_entry,
+    is_canonical,
+)
 from tidelog.checkpoint.retention import slot_ranges
 from tidelog.checkpoint.slots import after_all, list_slots
 from tidelog.concurrency import Progress, gather_bounded, no_progress
@@ -194,7 +202,7 @@ def _plain(checkpoint: Checkpoint) -> Checkpoint:
 
     But for a canonical one: only as a savepoint does it say that its log is no history.
     """
-    if not isinstance(checkpoint, Savepoint) or checkpoint.canonical:
+    if not isinstance(checkpoint, Savepoint) or is_canonical(checkpoint):
         return checkpoint
     return Checkpoint(**{name: getattr(checkpoint, name) for name in Checkpoint.__struct_fields__})
 

@@ -17,6 +17,7 @@ from tidelog.checkpoint.manifest import (
     InheritedState,
     OperatorState,
     Savepoint,
+    Start,
     SubtaskState,
 )
 from tidelog.checkpoint.sizes import contents_of, inline_bytes, layer_bytes, replay_changes
@@ -181,7 +182,7 @@ def entry_summary(entry: Entry, size: int) -> SlotSummary:
     """What a slot of `size` bytes holds."""
     start = SlotSummary(
         checkpoint=entry.slot,
-        kind="start",
+        kind="move" if isinstance(entry, Start) and entry.moved_to else "start",
         generation=entry.author.generation,
         created_ms=entry.created_ms,
         job=entry.job,

@@ -249,6 +249,8 @@ class Start(msgspec.Struct, frozen=True, tag_field="kind", tag="start"):
     format: int = FORMAT_VERSION
     history: SlotRanges = ()
     """The slots of checkpoints below this one that count."""
+    moved_to: str = ""
+    """The checkpoint directory of the Spark query that the job became; empty: it goes on here."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True, tag_field="kind", tag="checkpoint"):
@@ -303,16 +305,13 @@ class Savepoint(Checkpoint, frozen=True, tag_field="kind", tag="savepoint", kw_o
 
     name: str
     savepoint_format: SavepointFormat
-
-    @property
-    def canonical(self) -> bool:
-        """Whether its log holds rows instead of the changes that the job made."""
-        return self.savepoint_format == "canonical"
+    stop: bool = False
+    """The job ended with it, and can go on from it."""
 
 
 def is_canonical(checkpoint: Checkpoint) -> bool:
     """Whether a checkpoint is a savepoint with rows, which are no part of the log of changes."""
-    return isinstance(checkpoint, Savepoint) and checkpoint.canonical
+    return isinstance(checkpoint, Savepoint) and checkpoint.savepoint_format == "canonical"
 
 
 Entry = Start | Checkpoint | Savepoint

@@ -113,9 +113,10 @@ class SlotLog:
         first: Slot = Slot(0),  # noqa: B008
         *,
         goes_back: bool = False,
+        moved_to: str = "",
     ) -> TakeOver:
         """Write our `start` after the last slot and thereby fence all older generations; its slot
-        is `first` at least.
+        is `first` at least. The job goes on where it `moved_to`, if that is somewhere else.
 
         Raises FormatVersionError when a newer release has written the newest slot, unless the start
         `goes_back` to a savepoint of this store.
@@ -132,7 +133,8 @@ class SlotLog:
                 earlier = [number for number in earlier if number != Slot(newest.author.generation)]
             author = Author(Generation(slot), attempt)
             now_ms = self._effects.clock.now_ms()
-            start = Start(slot, author, now_ms, job, history=slot_ranges(earlier))
+            history = slot_ranges(earlier)
+            start = Start(slot, author, now_ms, job, history=history, moved_to=moved_to)
             holder: Entry | None = None
             try:
                 if not await self._wins(start):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from tidelog.checkpoint.descriptor import Descriptor, decode_descriptor
-from tidelog.checkpoint.manifest import Checkpoint, Entry
+from tidelog.checkpoint.manifest import Checkpoint, Entry, Start
 from tidelog.checkpoint.retention import counted
 from tidelog.checkpoint.slots import SlotLog, TakeOver
 from tidelog.concurrency import AT_ONCE, together
@@ -73,7 +73,7 @@ async def resumable(slots: SlotLog, target: Slot | None) -> Checkpoint | None:
     """What a start would resume from, looked up before it fences anything: `target`, or the newest.
 
     Raises RestoreError, CorruptObjectError and FormatVersionError as `read_history` and
-    `History.resume_from` would.
+    `History.resume_from` would, and RestoreError when the job has moved to Spark.
     """
     stored_slots = await slots.slots()
     counting: list[Slot] | None = None
@@ -89,11 +89,27 @@ async def resumable(slots: SlotLog, target: Slot | None) -> Checkpoint | None:
                 raise
             continue
         counting = counting or counted(stored_slots, entry)
+        if isinstance(entry, Start) and entry.moved_to and target is None:
+            raise moved_away(entry)
         if isinstance(entry, Checkpoint) and target in (None, slot):
             return entry
     if target is not None:
         raise _no_checkpoint(target)
     return None
+
+
+def moved_away(move: Start) -> RestoreError:
+    """The error of what would go on beside the query that a job has become."""
+    last = move.history[-1][1] if move.history else "NAME"
+    return RestoreError(
+        f"job {move.job!r}",
+        expected="it in this store",
+        found=f"that it moved to the Spark checkpoint {move.moved_to}, from checkpoint {last}",
+        action="let the query go on; to bring the job back, stop the query and run `tidelog spark "
+        f"savepoint {move.moved_to} --to URL@NAME` with the URL of this store; to go on from "
+        f"before the move, without what the query has done, start with --from @{last}",
+        retry_safe=False,
+    )
 
 
 def _no_checkpoint(slot: Slot) -> RestoreError:

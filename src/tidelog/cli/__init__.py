@@ -172,6 +172,12 @@ _SPARK: Final = _commands(
         "Turn a checkpoint back into one of Spark alone.",
     ),
     ("jar", ".spark.conf:jar_command", "Compile the plug-in and say where its jar is."),
+    (
+        "savepoint",
+        ".spark.savepoint:savepoint_command",
+        "Make a savepoint of a query, with which its job runs embedded.",
+    ),
+    ("run", ".spark.run:run_command", "Run a job as a query of Spark."),
 )
 _STORE: Final = _commands(
     ("check", ".store.health:check_command", "Test whether a store keeps what jobs rely on."),

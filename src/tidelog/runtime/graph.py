@@ -89,7 +89,7 @@ class Job:
         valid = isinstance(parallelism, int | None)
         require(f"parallelism= of {name}", repr(parallelism), valid, "an int")
         for edge in inputs if fields.get("needs_event_time") else ():
-            if not edge.node.has_event_time:
+            if not (edge.node.has_event_time or (edge.side and fields.get("reads_table_first"))):
                 raise without_event_time(f"operator {name!r}", f"the stream of {edge.node.id!r}")
         count = self._counts[name] = self._counts.get(name, 0) + 1
         node = Node(name if count == 1 else f"{name}-{count}", inputs, **fields)
@@ -331,12 +331,14 @@ class KeyedStream(Stream, Windowing[Stream], Joins["KeyedStream", Stream]):
         *,
         time_mode: "TimeMode" = "none",
         late: OutputTag | None = None,
+        initial_state: "KeyedStream | None" = None,
         name: str = "process",
     ) -> Stream:
         """Run a `StatefulProcessor` (a class or factory; one instance per subtask).
 
         In time mode "event", records at or below the watermark go to the side output `late`, or are
-        dropped; they are counted.
+        dropped; they are counted. Records of `initial_state`, whose sources end, go to
+        `handleInitialState` before all others.
         """
         from tidelog.runtime.operators.process import Process  # noqa: PLC0415
         from tidelog.state.processor import TimeMode  # noqa: PLC0415
@@ -348,12 +350,14 @@ class KeyedStream(Stream, Windowing[Stream], Joins["KeyedStream", Stream]):
         require(f"the processor of {name}", shown, not missing, f"methods {', '.join(missing)}")
         modes = get_args(TimeMode)
         require(f"time_mode= of {name}", repr(time_mode), time_mode in modes, ", ".join(modes))
-        return self._then(
+        stream = self if initial_state is None else self._beside(initial_state, name)
+        return stream._then(
             name,
             lambda: Process(processor(), time_mode, name_of(late)),
             keyed=True,
             late=late,
             needs_event_time=time_mode == "event",
+            reads_table_first=initial_state is not None,
             meaning={TIME_MODE: time_mode},
         )
 
@@ -370,16 +374,20 @@ class KeyedStream(Stream, Windowing[Stream], Joins["KeyedStream", Stream]):
         late: OutputTag | None,
         **fields: Any,
     ) -> Stream:
-        self._check_job(other)
-        keyed = all(edge.routing == "key" for edge in other._edges)
-        what = f"the other stream of operator {fields['name']!r}"
-        require(what, type(other).__name__, keyed, "a stream after .key_by(...)")
-        second = [replace(edge, side=1) for edge in other._edges]
-        both = KeyedStream(self._job, [*self._edges, *second])
+        both = self._beside(other, fields["name"])
         meaning = of_sides(_origins(self._edges), _origins(other._edges))
         return both._then(
             operator=lambda: make(name_of(late)), keyed=True, late=late, meaning=meaning, **fields
         )
+
+    def _beside(self, other: "KeyedStream", name: str) -> "KeyedStream":
+        """Both streams, `other` as side 1, for an operator of this name."""
+        self._check_job(other)
+        keyed = all(edge.routing == "key" for edge in other._edges)
+        what = f"the other stream of operator {name!r}"
+        require(what, type(other).__name__, keyed, "a stream after .key_by(...)")
+        second = [replace(edge, side=1) for edge in other._edges]
+        return KeyedStream(self._job, [*self._edges, *second])
 
 
 def _origins(edges: list[Edge]) -> set[str]:

@@ -29,14 +29,16 @@ _POLL_S: Final = 0.3
 _SHOWN_CHARACTERS: Final = 400
 _RAISED: Final = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception)): (.*)$", re.MULTILINE)
 """The last line of a traceback in Python."""
-_WITHOUT: Final = "or do without Spark, with --engine local"
+_WITHOUT: Final = "; or do without Spark, with --engine local"
 
 
 @contextmanager
-def session(name: str, master: str | None, conf: Mapping[str, str]) -> Iterator["SparkSession"]:
+def session(
+    name: str, master: str | None, conf: Mapping[str, str], otherwise: str = _WITHOUT
+) -> Iterator["SparkSession"]:
     """The active session; else a new one of this name on `master`, None: on what Spark's own
     settings say, or on this machine. Raises ConfigError when Spark or Java is missing or does not
-    start, and for a client of Spark Connect.
+    start, and for a client of Spark Connect; `otherwise` is what else may be done.
     """
     try:
         require_pyspark()
@@ -46,7 +48,7 @@ def session(name: str, master: str | None, conf: Mapping[str, str]) -> Iterator[
             error.what,
             expected=error.expected,
             found=error.found,
-            action=f"{error.action}; {_WITHOUT}",
+            action=f"{error.action}{otherwise}",
         ) from error
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
@@ -62,11 +64,12 @@ def session(name: str, master: str | None, conf: Mapping[str, str]) -> Iterator[
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for key, value in {**_QUIET, **conf}.items():
         builder = builder.config(key, value)
-    with _translated(
+    with translated(
         ConfigError,
         f"the Spark session of `{name}`",
         expected="Spark to start on this master, with these settings and this Java",
-        action="see what Spark has written above; correct --master, --conf or JAVA_HOME",
+        action="see what Spark has written above; correct --master, --conf or JAVA_HOME"
+        f"{otherwise}",
     ):
         started = builder.getOrCreate()
     started.sparkContext.setLogLevel("ERROR")
@@ -94,13 +97,13 @@ class SparkJobs:
 
         def work() -> T:
             context.setJobGroup(group, self.command, interruptOnCancel=True)
-            with _translated(
+            with translated(
                 RestoreError,
                 f"the Spark job of `{self.command}`",
                 expected="every task to end; executors need this tidelog, its libraries and the "
                 "store",
                 action="read the executors' logs; with tidelog missing there, set PYSPARK_PYTHON "
-                "to a Python that has it",
+                f"to a Python that has it{_WITHOUT}",
             ):
                 return job()
 
@@ -126,16 +129,14 @@ class SparkJobs:
 
 
 @contextmanager
-def _translated(kind: type[TidelogError], what: str, expected: str, action: str) -> Iterator[None]:
+def translated(kind: type[TidelogError], what: str, expected: str, action: str) -> Iterator[None]:
     """Within, an error of Spark is raised as one of this kind; every other error as it is."""
     try:
         yield
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in {"pyspark", "py4j"}:
             raise
-        raise kind(
-            what, expected=expected, found=_reason(error), action=f"{action}; {_WITHOUT}"
-        ) from error
+        raise kind(what, expected=expected, found=_reason(error), action=action) from error
 
 
 def _reason(error: Exception) -> str:

@@ -11,7 +11,7 @@ how many of the rows that may have expired really had.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -59,7 +59,8 @@ class TtlSweep:
     ) -> None:
         self._table = table
         self._rows = rows
-        self._state = state
+        self.state = state
+        """The state's id."""
         self._owned = owned
         self._ttl_ms = ttl_ms
         self._expired = expired
@@ -114,21 +115,15 @@ class TtlSweep:
 
     def step(self, now_ms: int, limit: int) -> None:
         """Visit so many of the rows due at most, and remove those that have expired."""
-        now = now_ms.to_bytes(8, "big")
         remaining = min(limit, int(self._due))
         if remaining <= 0:
             return
         for _ in range(self._owned.last - self._owned.first + 1):
-            prefix = self._group.to_bytes(2, "big") + self._state
+            prefix = self._group.to_bytes(2, "big") + self.state
             scan = self._table.scan(max(prefix, self._after), prefix_end(prefix))
             visited = list(islice(scan, remaining))
             self._visited += len(visited)
-            for key, value in visited:
-                # What the write buffer has is newer, and has not expired yet.
-                if self._expired(value, now) and self._rows.changed(key) is None:
-                    self._rows.delete(key)
-                    self._counted += 1
-                    self._removed += 1
+            self.remove_expired(visited, now_ms)
             if self._visited >= _MIN_VISITS and self._removed * ROWS_PER_EXPIRY > self._visited:
                 self._yield = 1.0
             self._due = max(0.0, self._due - len(visited))
@@ -142,6 +137,16 @@ class TtlSweep:
         else:
             # Everything was visited: what expired before now is gone.
             self._due = 0.0
+
+    def remove_expired(self, rows: Iterable[tuple[bytes, bytes]], now_ms: int) -> None:
+        """Remove those of these rows of the table that have expired."""
+        now = now_ms.to_bytes(8, "big")
+        for key, value in rows:
+            # What the write buffer has is newer, and has not expired yet.
+            if self._expired(value, now) and self._rows.changed(key) is None:
+                self._rows.delete(key)
+                self._counted += 1
+                self._removed += 1
 
     def _next_group(self) -> None:
         self._after = b""

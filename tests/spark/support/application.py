@@ -148,6 +148,14 @@ class Application:
             assert time.monotonic() < deadline, f"stuck at batches {done}:\n{self.log()[-6000:]}"
             time.sleep(0.01)
 
+    def await_file(self, file: Path) -> None:
+        """Waits until a file is there."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not file.exists():
+            assert self._running.poll() is None, f"it has ended:\n{self.log()[-6000:]}"
+            assert time.monotonic() < deadline, f"no {file}:\n{self.log()[-6000:]}"
+            time.sleep(0.01)
+
     def await_executors(self, number: int = 2) -> dict[str, int]:
         """Waits until so many executors are there; their process ids by executor id."""
         deadline = time.monotonic() + PATIENCE_S

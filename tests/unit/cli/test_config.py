@@ -52,7 +52,7 @@ def test_check_lists_everything_that_is_wrong(file: Path) -> None:
     file.write_text('retian = 7\nmemory = "1 KiB"\n')
     wrong = tidelog("config", "check", file)
     assert wrong.exit_code == 1
-    assert "did you mean retain?" in wrong.stdout
+    assert "write retain, if that is meant" in wrong.stdout
     assert "option memory" in wrong.stdout and "from 32 MiB to 4 TiB; found 1 KiB" in wrong.stdout
     document = json.loads(tidelog("config", "check", file, "--json").stdout)
     assert [problem["type"] for problem in document["problems"]] == ["ConfigError"] * 2
@@ -79,7 +79,7 @@ def test_run_refuses_a_wrong_file_before_it_starts(text: Path, tmp_path: Path) -
     file.write_text("[materialise]\ninterval = 20\n")
     refused = count_words(text, "--config", file)
     assert refused.exit_code == 2
-    assert "did you mean materialize?" in refused.output
+    assert "write materialize, if that is meant" in refused.output
     assert not (tmp_path / "store").exists()
 
 

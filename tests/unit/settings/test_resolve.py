@@ -83,10 +83,10 @@ def test_every_option_has_a_flag_and_a_variable_of_its_own() -> None:
 
 
 WRONG = [
-    ("paralelism = 2", "option paralelism", "did you mean parallelism?"),
-    ('[upload]\nlingr = "1 s"', "option upload.lingr", "did you mean upload.linger?"),
-    ('[uploads]\nlinger = "1 s"', "option uploads", "did you mean upload?"),
-    ('linger = "1 s"', "option linger", "did you mean upload.linger?"),
+    ("paralelism = 2", "option paralelism", "write parallelism, if that is meant"),
+    ('[upload]\nlingr = "1 s"', "option upload.lingr", "write upload.linger, if that is meant"),
+    ('[uploads]\nlinger = "1 s"', "option uploads", "write upload, if that is meant"),
+    ('linger = "1 s"', "option linger", "write upload.linger, if that is meant"),
     ("zzz = 1", "option zzz", "`tidelog config explain` lists all options"),
     ('upload = "fast"', "upload in", "expected a table [upload] with options; found 'fast'"),
     ('[storage]\ns3 = "s3fs"', "storage.s3 in", "a table [storage.s3] with options"),
@@ -138,9 +138,9 @@ def test_a_wrong_setting_is_told_with_what_is_expected(
     ("given", "says"),
     [
         ({"file": "none.toml"}, r"configuration file .*none\.toml"),
-        ({"environment": {"TIDELOG__UPLOAD__LINGR": "1"}}, "did you mean TIDELOG__UPLOAD__LINGER"),
+        ({"environment": {"TIDELOG__UPLOAD__LINGR": "1"}}, "write TIDELOG__UPLOAD__LINGER"),
         ({"environment": {"TIDELOG__MEMORY": "lots"}}, r"memory \(environment .*TIDELOG__MEMORY\)"),
-        ({"options": {"upload.lingers": "1 s"}}, r"did you mean upload\.linger"),
+        ({"options": {"upload.lingers": "1 s"}}, r"write upload\.linger"),
         # Also where another value wins:
         ({"environment": {"TIDELOG__RETAIN": "0"}, "options": {"retain": 2}}, "retain .*found 0"),
     ],

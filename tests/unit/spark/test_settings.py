@@ -1,6 +1,7 @@
 """The settings of the plug-in: complete, validated, added to what is there."""
 
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -125,6 +126,29 @@ def test_sizes_and_times_are_read_as_spark_reads_them(
     parse: Any, text: str, amount: int | None
 ) -> None:
     assert parse(text) == amount
+
+
+@pytest.mark.parametrize(
+    ("options", "variable", "python"),
+    [
+        ({}, None, sys.executable),
+        ({"spark_master": "local[4]"}, None, sys.executable),
+        ({"spark_master": "spark://host:7077"}, None, None),
+        ({"spark_pyspark_python": "/python"}, None, None),
+        ({}, "/mine", "/mine"),
+    ],
+)
+def test_workers_on_this_machine_run_its_interpreter_unless_another_one_is_named(
+    options: dict[str, str],
+    variable: str | None,
+    python: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("PYSPARK_PYTHON", variable)
+    configure(Builder(**options), jar="/t.jar")
+    assert os.environ.get("PYSPARK_PYTHON") == python
 
 
 def test_configure_sets_everything_once_and_returns_the_builder() -> None:

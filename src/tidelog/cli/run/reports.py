@@ -329,8 +329,8 @@ def ending_line(result: Ending) -> str:
         case "already-complete":
             return (
                 f"{status.job}: already complete (checkpoint {result.restored_checkpoint}), "
-                "nothing to do: it has not kept the state before its end, as with --finish-once or "
-                "when a part of it ends alone; for another run give it another --store and --output"
+                "nothing to do: with --finish-once, or where a part of it ends alone, a job is "
+                "complete for good; for another run give it another --store and --output"
             )
         case "stopped":
             savepoint = result.savepoint

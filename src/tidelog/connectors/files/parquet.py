@@ -249,6 +249,10 @@ class _Columns:
         """The first file that has values in the column, or the first one, and what it holds."""
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process begins with the names alone."""
+        return type(self), (self._names,)
+
     def of(self, path: Path, schema: Any) -> dict[str, Column]:
         """The columns of a file, by name; raises ConfigError when they do not fit."""
         schema_names = [field.name for field in schema]

@@ -100,13 +100,30 @@ class InputFiles(Source):
                 action="create it or pass another path",
             )
 
+    @property
+    def root(self) -> Path:
+        """The file, or the directory of the files."""
+        return self._path
+
+    @property
+    def include(self) -> str:
+        """The pattern of the files that are read."""
+        return self._include
+
     def would_read(self, file: Path) -> bool:
+        return self.split_of(file) is not None
+
+    def split_of(self, file: Path) -> str | None:
+        """The name of the split that a file is; None: it is not read."""
         # Linked directories are not read: it counts where the file's directory really is.
         file, root = Path(os.path.realpath(file.parent), file.name), os.path.realpath(self._path)
         if not file.is_relative_to(root):
-            return False
+            return None
         split = file.relative_to(root)
-        return not any(map(_is_left_out, split.parts)) and self._includes(split.as_posix())
+        if file == Path(root):
+            return file.name
+        is_read = not any(map(_is_left_out, split.parts)) and self._includes(split.as_posix())
+        return split.as_posix() if is_read else None
 
     def _compare(self, split: str, now: os.stat_result | None) -> None:
         """Wake the reader of a silent file that is not as it was; None: it is gone."""

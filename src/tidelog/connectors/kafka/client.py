@@ -80,6 +80,11 @@ class Cluster:
             )
         self.bootstrap = _bootstrap(bootstrap)
 
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Those of librdkafka that the user has set."""
+        return self._settings
+
     def __str__(self) -> str:
         return f"Kafka at {self.bootstrap}"
 

@@ -73,6 +73,17 @@ class KeyedBatch(Batch):
             size_bytes=self._share(end - start),
         )
 
+    def picked(self, positions: list[int]) -> "KeyedBatch":
+        """The records at these positions."""
+        records, times, keys, groups = self.records, self.times, self.keys, self.groups
+        return KeyedBatch(
+            [records[position] for position in positions],
+            None if times is None else [times[position] for position in positions],
+            [keys[position] for position in positions],
+            [groups[position] for position in positions],
+            self.side,
+        )
+
     def divided(
         self, on_time: list[bool], tag: str | None
     ) -> "tuple[KeyedBatch, SideBatch | None]":

@@ -136,7 +136,7 @@ class ByKey(Partitioner):
             chosen[owner[number]].append(position)
         for target, positions in enumerate(chosen):
             if positions:
-                yield target, _pick(keyed, positions)
+                yield target, keyed.picked(positions)
 
     def _encoded(self, keys: list[Any]) -> list[bytes]:
         kinds = signature(keys)
@@ -180,14 +180,3 @@ def _plain(keys: list[Any]) -> bool:
         return True
     tuples = all(issubclass(kind, tuple) for kind in kinds)
     return tuples and set(map(type, chain.from_iterable(keys))) <= CANONICAL_TYPES
-
-
-def _pick(batch: KeyedBatch, positions: list[int]) -> KeyedBatch:
-    records, times, keys, groups = batch.records, batch.times, batch.keys, batch.groups
-    return KeyedBatch(
-        [records[position] for position in positions],
-        None if times is None else [times[position] for position in positions],
-        [keys[position] for position in positions],
-        [groups[position] for position in positions],
-        batch.side,
-    )

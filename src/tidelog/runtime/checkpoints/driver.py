@@ -358,10 +358,10 @@ class CheckpointDriver:
         request = decision.savepoint
         if request is None:
             return entry
-        fields = msgspec.structs.asdict(entry)
+        fields = {**msgspec.structs.asdict(entry), "name": request.name, "stop": request.stop}
         if request.format == "canonical":
             fields["before_end"] = ()  # it needs no object that the job's log and tables need
-        return Savepoint(**fields, name=request.name, savepoint_format=request.format)
+        return Savepoint(**fields, savepoint_format=request.format)
 
     def _durable(self, entry: Checkpoint) -> None:
         """The checkpoint holds its slot, and no newer generation had started."""

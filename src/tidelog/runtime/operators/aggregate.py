@@ -49,6 +49,7 @@ class Aggregate(Operator):
         self._value_of = value_of
         self._combine = combine
         self._emit_updates = emit_updates
+        self.emits_at_end = not emit_updates
 
     def open(self, context: OperatorContext) -> None:
         backend = context.backend

@@ -110,6 +110,12 @@ class AssignEventTime(Operator):
             return None
         return max(latest - self.options.max_delay_ms - 1, UNKNOWN)
 
+    @property
+    def newest_watermark(self) -> int | None:
+        """The greatest watermark of all origins; None: not known."""
+        latest = max(self._latest.values(), default=None)
+        return None if latest is None else latest - self.options.max_delay_ms - 1
+
 
 def _newest(times: list[Any]) -> int:
     """The greatest of these; raises UserFunctionError where one is no int, or too far from 1970."""

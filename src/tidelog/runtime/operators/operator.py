@@ -46,6 +46,8 @@ class Operator(ABC):
     """Timers that a function registered at the end of the data, where none fires any more."""
     divisible: bool = True
     """A buffer may be handled in portions, when records take long."""
+    emits_at_end: bool = False
+    """All output comes of `finish`: without an end of the data there is none."""
     takes_whole_buffers: bool = False
     """The function takes a whole buffer at a call: pieces of one are joined before."""
 

@@ -80,6 +80,8 @@ class Process(Operator):
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed, late = cast(KeyedBatch, batch), None
+        if keyed.side:
+            return self._begin(keyed)
         if self._time_mode == "event":
             times = event_times(keyed)
             event_time = self._backend.event_time
@@ -98,6 +100,16 @@ class Process(Operator):
         first = next(handled, None)
         produced = () if first is None else chain((first,), handled)
         return produced if late is None else chain((late,), produced)
+
+    def _begin(self, keyed: KeyedBatch) -> Iterable[Batch]:
+        """Give rows of another system to the processor, which gets no other records meanwhile."""
+        backend, times = self._backend, self._times()
+        with self._handler("handleInitialState"):
+            for group, key, row in zip(keyed.groups, keyed.keys, keyed.records, strict=True):
+                backend.key, backend.key_prefix = key, group
+                user_key = _as_tuple(decode_key(key))
+                self._processor.handleInitialState(user_key, row, times)
+        return ()
 
     def _handled(
         self, rows_of: dict[bytes, list[Any]], group_of: dict[bytes, bytes]

@@ -156,6 +156,7 @@ class Finished(Operator):
         self._finish = finish
         self._distinct = Distinct()
         self.divisible = operator.divisible
+        self.emits_at_end = operator.emits_at_end
 
     @property
     def late_records(self) -> int:  # type: ignore[override]

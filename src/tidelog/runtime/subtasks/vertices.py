@@ -158,15 +158,16 @@ def _chains(node: Node, consumers: Counter[int]) -> bool:
 
 def sink_types(vertex: Vertex) -> tuple[str, ...]:
     """The classes of the sink that a vertex ends in, its own first; none for no sink."""
-    return _classes(vertex.nodes[-1].sink, Sink)
+    return class_names(vertex.nodes[-1].sink, Sink)
 
 
 def source_types(vertex: Vertex) -> tuple[str, ...]:
     """The classes of the source that a vertex begins with; none for no source."""
-    return _classes(vertex.head.source, Source)
+    return class_names(vertex.head.source, Source)
 
 
-def _classes(instance: object | None, port: type) -> tuple[str, ...]:
+def class_names(instance: object | None, port: type) -> tuple[str, ...]:
+    """The class of a source or a sink and its base classes, but for those of the port."""
     if instance is None:
         return ()
     return tuple(c.__qualname__ for c in type(instance).__mro__ if c not in port.__mro__)

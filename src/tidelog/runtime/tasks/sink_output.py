@@ -91,9 +91,8 @@ class SinkOutput(ChannelOutput):
 
     async def recover(self, transactions: tuple[bytes, ...]) -> None:
         """Commit what the restored checkpoint holds, before any new data."""
-        restored = list(map(_decoded, transactions))
+        tokens = list(map(token_of, transactions))
         async with self._lock:
-            tokens = [transaction.token for transaction in restored]
             await self._offload.run_to_end(in_user_code(self._name, self._writer.recover), tokens)
 
     async def emit(self, batch: Batch) -> None:

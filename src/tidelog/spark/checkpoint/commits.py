@@ -67,6 +67,8 @@ class Offsets(NamedTuple):
     """Such as `batchTimestampMs`, and, as `conf`, the settings that a restarted query keeps."""
     file_logs: Mapping[int, int]
     """Of each source that reads files the newest entry of its log, `sources/<source>/`."""
+    documents: tuple[Any, ...] = ()
+    """What each source has said of its position, as JSON."""
 
 
 def read_offsets(data: bytes) -> Offsets:
@@ -78,15 +80,18 @@ def read_offsets(data: bytes) -> Offsets:
         raise ValueError(repr(version[:20]))
     has_names = version.strip() == b"v2"
     file_logs: dict[int, int] = {}
+    documents: list[Any] = []
     try:
         for number, line in enumerate(sources):
             text = line.partition(b":")[2] or line if has_names else line
             if text.strip() in {b"", b"-"}:
                 continue
-            entry = _file_log(msgspec.json.decode(text))
+            documents.append(msgspec.json.decode(text))
+            entry = _file_log(documents[-1])
             if entry is not None and not has_names:
                 file_logs[number] = entry
-        return Offsets(msgspec.json.decode(metadata, type=dict[str, Any]), file_logs)
+        facts = msgspec.json.decode(metadata, type=dict[str, Any])
+        return Offsets(facts, file_logs, tuple(documents))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as cause:
         raise ValueError(str(cause)) from cause
 

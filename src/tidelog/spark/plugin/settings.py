@@ -52,6 +52,7 @@ METRICS: Final = {
 """Settings with which Prometheus reads the driver, and the names of docs/operations/ hold: without
 a namespace they have the application's id, another one at each start."""
 
+LOCAL: Final = "local"
 LISTS: Final = (PLUGINS, JARS)
 """Settings that other software shares: values joined by commas."""
 
@@ -117,8 +118,10 @@ def configure(
     Compiles the plug-in on first use unless `jar` is given. Other arguments are those of
     `settings`. Values of spark.plugins and spark.jars that stand in the builder, else in what
     spark-submit was given, or else in spark-defaults.conf, stay; those in PYSPARK_SUBMIT_ARGS are
-    not seen. Raises ConfigError: a wrong option, no supported Spark or Java, a builder of Spark
-    Connect, or a SparkContext or driver that already runs without the plug-in.
+    not seen. On this machine Python workers run the interpreter of this process, unless
+    PYSPARK_PYTHON or spark.pyspark.python say otherwise. Raises ConfigError: a wrong option, no
+    supported Spark or Java, a builder of Spark Connect, or a SparkContext or driver that already
+    runs without the plug-in.
     """
     before: Mapping[str, Any] = {
         **_defaults(spark_home),
@@ -134,10 +137,18 @@ def configure(
     checked = settings(jar=jar, snapshot_every=snapshot_every, metrics=metrics, **options)
     if jar is None:
         checked[JARS] = _jar_entry(plugin_jar(spark_home))
+    _use_this_python(before)
     for key, value in checked.items():
         text = appended(before.get(key), value) if key in LISTS else value
         builder.config(key, text)  # type: ignore[attr-defined]
     return builder
+
+
+def _use_this_python(options: Mapping[str, Any]) -> None:
+    """Let workers on this machine be of the interpreter that runs: another one has no tidelog."""
+    on_this_machine = str(options.get("spark.master") or LOCAL).startswith(LOCAL)
+    if on_this_machine and "spark.pyspark.python" not in options:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 def _defaults(spark_home: Path | str | None) -> Mapping[str, str]:

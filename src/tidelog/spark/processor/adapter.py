@@ -10,10 +10,11 @@ itself would fill a missing name with null and drop an unknown one.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from tidelog.errors import UserFunctionError
 from tidelog.runtime.user_code import user_code
+from tidelog.spark.handover.typed import TypedState
 from tidelog.spark.processor.handle import SparkHandle, no_time
 from tidelog.state.processor import (
     ExpiredTimerInfo,
@@ -23,6 +24,9 @@ from tidelog.state.processor import (
     TimerValues,
 )
 from tidelog.state.schema.row import Row
+
+UNKNOWN_MS: Final = -1
+"""A watermark that is not known, as functions see it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +84,16 @@ class SparkProcessor:
     """The argument of pyspark's `transformWithState`; travels to the workers pickled.
 
     `_columns` are those of the rows that the function sees, `_output` is the shape of what it
-    yields.
+    yields. `_typed` puts stored rows into the states; None: the function itself gets the rows of
+    an initial state. No watermark is below `_watermark`.
     """
 
     _factory: Callable[[], StatefulProcessor]
     _time_mode: TimeMode
     _columns: tuple[str, ...]
     _output: TypeNames
+    _typed: TypedState | None = None
+    _watermark: int = UNKNOWN_MS
 
     def init(self, handle: Any) -> None:
         """Make the function and its states; Spark calls it once more on the driver, to ask."""
@@ -102,7 +109,7 @@ class SparkProcessor:
         self._handle.use(user_key)
         with user_code(f"{self._name}.handleInputRows"):
             cut_rows = _rows_of(rows, self._columns)
-            times = _times_of(timerValues, self._time_mode)
+            times = self._times_of(timerValues)
             for row in self._processor.handleInputRows(user_key, cut_rows, times) or ():
                 yield self._output.fit(row)
 
@@ -115,14 +122,32 @@ class SparkProcessor:
         if not self._handle.fires(time):
             return
         with user_code(f"{self._name}.handleExpiredTimer"):
-            times, info = _times_of(timerValues, self._time_mode), ExpiredTimerInfo(time)
+            times, info = self._times_of(timerValues), ExpiredTimerInfo(time)
             for row in self._processor.handleExpiredTimer(user_key, times, info) or ():
                 yield self._output.fit(row)
+
+    def handleInitialState(self, key: Iterable[Any], initialState: Any, timerValues: Any) -> None:
+        """A row of the initial state, in the first batch, before the rows of its key."""
+        user_key = _key_of(key)
+        self._handle.use(user_key)
+        if self._typed is not None:
+            self._typed.put(self._handle, initialState)
+            return
+        with user_code(f"{self._name}.handleInitialState"):
+            (row,) = _rows_of([initialState], initialState.__fields__)
+            self._processor.handleInitialState(user_key, row, self._times_of(timerValues))
 
     def close(self) -> None:
         """The end of the partition's batch."""
         with user_code(f"{self._name}.close"):
             self._processor.close()
+
+    def _times_of(self, values: Any) -> TimerValues:
+        """Times of the batch; Spark's watermark is 0 where ours is unknown."""
+        if self._time_mode == "none":
+            return _NoTimes()
+        watermark = max(values.getCurrentWatermarkInMs() or UNKNOWN_MS, self._watermark)
+        return TimerValues(values.getCurrentProcessingTimeInMs(), watermark)
 
 
 class _NoTimes(TimerValues):
@@ -143,14 +168,6 @@ def initialized(factory: Callable[[], StatefulProcessor], handle: SparkHandle) -
         processor.init(cast(StatefulProcessorHandle, handle))
     handle.initialized()
     return processor
-
-
-def _times_of(values: Any, time_mode: TimeMode) -> TimerValues:
-    """Times of the batch; Spark's watermark is 0 where ours is unknown."""
-    if time_mode == "none":
-        return _NoTimes()
-    watermark = values.getCurrentWatermarkInMs()
-    return TimerValues(values.getCurrentProcessingTimeInMs(), watermark if watermark > 0 else -1)
 
 
 def _rows_of(rows: Iterable[Any], columns: Sequence[str]) -> Iterator[Row]:

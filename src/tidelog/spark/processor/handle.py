@@ -15,7 +15,7 @@ does not fire, also when Spark has read it ahead; the times of a key are listed 
 import re
 from collections.abc import Iterator
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from tidelog.errors import ConfigError
 from tidelog.state.processor import Migrate, StatefulProcessorHandle, TimeMode, created_late
@@ -76,12 +76,19 @@ def _plain(value: Any) -> Any:
     return bytes(value) if isinstance(value, bytearray) else value
 
 
-class _SparkState:
+class SparkState:
     """What value, list and map states share; `state` is pyspark's."""
+
+    kind: ClassVar[str]
 
     def __init__(self, state: Any, values: TupleCodec) -> None:
         self._state = state
-        self._values = values
+        self.value_codec = values
+
+    @property
+    def schemas(self) -> tuple[str, ...]:
+        """As a manifest has them."""
+        return (self.value_codec.schema,)
 
     def exists(self) -> bool:
         """Whether the key has something in the state that has not expired."""
@@ -92,19 +99,23 @@ class _SparkState:
         self._state.clear()
 
 
-class SparkValueState(_SparkState):
+class SparkValueState(SparkState):
     """`tidelog.state.handles.keyed.ValueHandle` on Spark; `state` is pyspark's."""
+
+    kind = "value"
 
     def get(self) -> tuple[Any, ...] | None:
         value = self._state.get()
         return None if value is None else _plain(tuple(value))
 
     def update(self, newValue: tuple[Any, ...]) -> None:
-        self._state.update(self._values.check(newValue))
+        self._state.update(self.value_codec.check(newValue))
 
 
-class SparkListState(_SparkState):
+class SparkListState(SparkState):
     """`tidelog.state.handles.keyed.ListHandle` on Spark; `state` is pyspark's."""
+
+    kind = "list"
 
     def get(self) -> Iterator[tuple[Any, ...]]:
         return iter([_plain(tuple(element)) for element in self._state.get()])
@@ -117,7 +128,7 @@ class SparkListState(_SparkState):
             self._state.clear()  # Spark refuses an empty list.
 
     def appendValue(self, newState: tuple[Any, ...]) -> None:
-        self._state.appendValue(self._values.check(newState))
+        self._state.appendValue(self.value_codec.check(newState))
 
     def appendList(self, newState: list[tuple[Any, ...]]) -> None:
         elements = self._checked(newState)
@@ -125,31 +136,37 @@ class SparkListState(_SparkState):
             self._state.appendList(elements)
 
     def _checked(self, values: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        return list(map(self._values.check, values))
+        return list(map(self.value_codec.check, values))
 
 
 Entry = tuple[tuple[Any, ...], tuple[Any, ...]]
 
 
-class SparkMapState(_SparkState):
+class SparkMapState(SparkState):
     """`tidelog.state.handles.keyed.MapHandle` on Spark; `state` is pyspark's."""
+
+    kind = "map"
 
     def __init__(self, state: Any, keys: TupleCodec, values: TupleCodec) -> None:
         super().__init__(state, values)
-        self._keys = keys
+        self.key_codec = keys
+
+    @property
+    def schemas(self) -> tuple[str, ...]:
+        return self.key_codec.schema, self.value_codec.schema
 
     def getValue(self, key: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        value = self._state.getValue(self._keys.check(key))
+        value = self._state.getValue(self.key_codec.check(key))
         return None if value is None else _plain(tuple(value))
 
     def containsKey(self, key: tuple[Any, ...]) -> bool:
-        return bool(self._state.containsKey(self._keys.check(key)))
+        return bool(self._state.containsKey(self.key_codec.check(key)))
 
     def updateValue(self, key: tuple[Any, ...], value: tuple[Any, ...]) -> None:
-        self._state.updateValue(self._keys.check(key), self._values.check(value))
+        self._state.updateValue(self.key_codec.check(key), self.value_codec.check(value))
 
     def iterator(self) -> Iterator[Entry]:
-        encode = self._keys.encode
+        encode = self.key_codec.encode
         entries = [
             (_plain(tuple(key)), _plain(tuple(value))) for key, value in self._state.iterator()
         ]
@@ -162,7 +179,7 @@ class SparkMapState(_SparkState):
         return map(itemgetter(1), self.iterator())
 
     def removeKey(self, key: tuple[Any, ...]) -> None:
-        self._state.removeKey(self._keys.check(key))
+        self._state.removeKey(self.key_codec.check(key))
 
 
 Key = tuple[Any, ...]
@@ -174,7 +191,8 @@ class SparkHandle:
     def __init__(self, handle: Any, time_mode: TimeMode) -> None:
         self._handle = handle
         self._time_mode = time_mode
-        self._names: set[str] = set()
+        self.states: dict[str, SparkState] = {}
+        """The states that `init` has created, by name."""
         self._initializing = True
         self._key: Key = ()
         self._firing = False
@@ -204,7 +222,9 @@ class SparkHandle:
     ) -> SparkValueState:
         self._new(stateName, ttlDurationMs, migrate)
         codec, ddl = spark_schema(stateName, schema)
-        return SparkValueState(self._handle.getValueState(stateName, ddl, ttlDurationMs), codec)
+        state = SparkValueState(self._handle.getValueState(stateName, ddl, ttlDurationMs), codec)
+        self.states[stateName] = state
+        return state
 
     def getListState(
         self,
@@ -216,7 +236,9 @@ class SparkHandle:
     ) -> SparkListState:
         self._new(stateName, ttlDurationMs, migrate)
         codec, ddl = spark_schema(stateName, schema)
-        return SparkListState(self._handle.getListState(stateName, ddl, ttlDurationMs), codec)
+        state = SparkListState(self._handle.getListState(stateName, ddl, ttlDurationMs), codec)
+        self.states[stateName] = state
+        return state
 
     def getMapState(
         self,
@@ -230,8 +252,11 @@ class SparkHandle:
         self._new(stateName, ttlDurationMs, migrate)
         keys, key_ddl = spark_schema(stateName, userKeySchema)
         values, value_ddl = spark_schema(stateName, valueSchema)
-        state = self._handle.getMapState(stateName, key_ddl, value_ddl, ttlDurationMs)
-        return SparkMapState(state, keys, values)
+        state = SparkMapState(
+            self._handle.getMapState(stateName, key_ddl, value_ddl, ttlDurationMs), keys, values
+        )
+        self.states[stateName] = state
+        return state
 
     # Kept as value states of Spark: nothing but calls of `getValueState`.
     getReducingState = StatefulProcessorHandle.getReducingState
@@ -273,7 +298,7 @@ class SparkHandle:
             )
         # The rules of Spark's column families, and the one of the embedded handle.
         if (
-            name in self._names
+            name in self.states
             or name in ("", "default")
             or name[0] in "$_"
             or name != name.strip()
@@ -282,10 +307,9 @@ class SparkHandle:
                 f"state {name!r}",
                 expected="a name of its own, not 'default', without '$' or '_' in front and "
                 "without spaces around it",
-                found="one that is taken" if name in self._names else "another name",
+                found="one that is taken" if name in self.states else "another name",
                 action="rename it",
             )
-        self._names.add(name)
         if ttl_ms is not None and self._time_mode != "processing":
             raise ConfigError(
                 f"state {name!r} with a TTL",

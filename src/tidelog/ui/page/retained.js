@@ -8,7 +8,7 @@ const retainedSection = doc => [
 const retainedRow = (doc, entry) => {
   const title = [
     h("span", { class: "label" }, `#${entry.checkpoint}`),
-    h("span", { class: "kind" }, entry.name ? `savepoint ${entry.name}` : entry.kind === "start" ? `start of generation ${entry.generation}` : entry.kind),
+    h("span", { class: "kind" }, entry.name ? `savepoint ${entry.name}` : entry.kind === "start" ? `start of generation ${entry.generation}` : entry.kind === "move" ? "moved to Spark" : entry.kind),
     entry.restorable === false ? pill(entry.kind === "unreadable" ? "damaged" : "cannot be restored", "bad") : null,
     entry.final ? pill("final") : null,
     entry.savepoint_format ? pill(entry.savepoint_format) : null,
@@ -16,7 +16,7 @@ const retainedRow = (doc, entry) => {
     known(entry.materialized_bytes) ? h("span", { class: "muted" }, `table ${bytes(entry.materialized_bytes)}, log ${bytes(entry.log_bytes + entry.inline_bytes)}`) : null,
     h("time", { class: "muted" }, known(entry.created_ms) ? ago(entry.created_ms, doc.at_ms) : DASH),
   ];
-  if (entry.kind === "start") return h("div", { class: "line" }, title);
+  if (entry.kind === "start" || entry.kind === "move") return h("div", { class: "line" }, title);
   return fold(`checkpoint-${entry.checkpoint}`, h("span", { class: "line" }, title), () => retainedDetails(entry));
 };
 

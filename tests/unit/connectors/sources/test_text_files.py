@@ -174,8 +174,8 @@ def test_lines_that_are_no_utf_8_are_counted_and_logged(
         read_all(TextFileSource(path, chunk_bytes=10))
     told = [record.getMessage() for record in caplog.records]
     assert [message.split(" so far, with bytes that are no UTF-8")[0] for message in told] == [
-        f"{path}: 1 line",
-        f"{path}: 2 lines",
+        f"input file {path}: 1 line",
+        f"input file {path}: 2 lines",
     ]
 
 

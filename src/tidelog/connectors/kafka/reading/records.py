@@ -58,6 +58,7 @@ class Decoder:
     def __init__(
         self, key: Decode, value: Decode, on_error: OnError, cluster: Cluster, clock: Clock
     ) -> None:
+        self._arguments = key, value, on_error, cluster, clock
         self._key, self._value = _decoder("key", key), _decoder("value", value)
         check_policy("on_error", on_error)
         self._on_error = on_error
@@ -68,6 +69,10 @@ class Decoder:
         self._log_at: float | None = None
         self.skipped = 0
         """Messages that could not be decoded and did not stop the job."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """In another process it is made of its arguments: a decoder of msgspec stays in one."""
+        return type(self), self._arguments
 
     def records(self, messages: Sequence[Any]) -> list[KafkaRecord]:
         """The records of messages; raises CorruptObjectError, and what dead letters raise."""

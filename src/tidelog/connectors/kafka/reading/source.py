@@ -135,6 +135,28 @@ class KafkaSource(Source):
         """The last error of a connection."""
 
     @property
+    def topics(self) -> Sequence[str]:
+        return self._topics
+
+    @property
+    def start(self) -> Start:
+        """Where the first run begins."""
+        return self._start
+
+    @property
+    def fails_on_missing_offset(self) -> bool:
+        """Whether the job ends when retention was faster."""
+        return self._on_missing == "fail"
+
+    @property
+    def cluster(self) -> Cluster:
+        return self._cluster
+
+    @property
+    def decoder(self) -> Decoder:
+        return self._decoder
+
+    @property
     def skipped(self) -> int:  # type: ignore[override]  # counted by the decoder
         """Messages that could not be decoded and were left out, in this process."""
         return self._decoder.skipped

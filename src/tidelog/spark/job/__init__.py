@@ -1,0 +1,1 @@
+"""A job's graph as a query of Spark Structured Streaming."""

@@ -1,0 +1,200 @@
+"""The stages of a job as data frames: rows of Spark that carry buffers of records.
+
+Invariants: the rows of a stage are its branches, the key groups and the buffers of `operators`;
+rows with a mark have nothing else, and are there to move Spark's watermark, which is the greatest
+mark. Rows with records have no mark, so Spark never drops them as late: the operators decide.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from tidelog.runtime.channels.messages import Batch
+from tidelog.runtime.node import Node
+from tidelog.spark.job.plan import Descriptions, JobPlan
+from tidelog.spark.operators.group import GroupOperator, OperatorPlan
+from tidelog.spark.operators.layout import GROUP, ROWS, InitialState, Row, pack
+from tidelog.spark.operators.records import BRANCH, DATA, MARK
+from tidelog.spark.operators.stage import Output, Stage, StagePlan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+NOW: Final = "tidelog_now"
+OUTPUT_SCHEMA: Final = f"{BRANCH} int, {GROUP} int, {DATA} binary, {MARK} timestamp"
+_SCHEMA: Final = pa.schema(
+    [
+        (BRANCH, pa.int32()),
+        (GROUP, pa.int32()),
+        (DATA, pa.binary()),
+        (MARK, pa.timestamp("us", "UTC")),
+    ]
+)
+_MODES: Final = {"none": "None", "processing": "ProcessingTime", "event": "EventTime"}
+_OUTPUT_BYTES: Final = 4 << 20
+_INITIAL_BYTES: Final = 256 << 10
+_IN_MS: Final = 1000
+
+
+class SourceReader(Protocol):
+    """Makes records of what Spark has of a source; travels to executors."""
+
+    def read(self, batch: pa.RecordBatch) -> Iterator[tuple[str, list[Any]]]:
+        """Splits and records of theirs."""
+
+
+class SourceFrame(NamedTuple):
+    """A source as Spark reads it."""
+
+    frame: "DataFrame"
+    reader: SourceReader
+
+
+class SourcePass:
+    """The function of `mapInArrow` for the stage of a source."""
+
+    def __init__(self, reader: SourceReader, plan: StagePlan) -> None:
+        self._reader = reader
+        self._plan = plan
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        stage = Stage(self._plan, self._plan.head)
+        try:
+            yield from _arrow(self._outputs(stage, batches))
+        finally:
+            stage.close()
+
+    def _outputs(self, stage: Stage, batches: Iterable[pa.RecordBatch]) -> Iterator[Output]:
+        current: str | None = None
+        for batch in batches:
+            for split, records in self._reader.read(batch):
+                if split != current:
+                    yield from stage.flush()
+                    stage.read_from(split)
+                    current = split
+                yield from stage.push((Batch(records),))
+        yield from stage.flush()
+        yield from stage.marks()
+
+
+class Frames:
+    """Makes the data frames of a plan."""
+
+    def __init__(
+        self,
+        plan: JobPlan,
+        sources: Mapping[str, SourceFrame],
+        descriptions: Descriptions,
+        initial: Mapping[str, InitialState],
+    ) -> None:
+        self._plan = plan
+        self._sources = sources
+        self._descriptions = descriptions
+        self._initial = initial
+
+    def output(self) -> "DataFrame":
+        """What leaves the query, as rows of `OUTPUT_SCHEMA`."""
+        frames = [self._stage(head, [None]) for head in self._plan.outputs()]
+        return reduce(lambda one, other: one.unionByName(other), frames)
+
+    def _stage(self, head: Node, targets: list[Node | None]) -> "DataFrame":
+        plan = self._plan.stage(head, targets, self._descriptions)
+        if head.source is not None:
+            source = self._sources[head.id]
+            return source.frame.mapInArrow(SourcePass(source.reader, plan), OUTPUT_SCHEMA)
+        return self._operator(head, plan)
+
+    def _operator(self, node: Node, stage: StagePlan) -> "DataFrame":
+        from pyspark.sql import functions as f  # noqa: PLC0415  (heavy)
+
+        assert node.operator is not None
+        time = self._plan.time_of(node)
+        inputs: dict[int, Node] = {id(head): head for head, _, _ in self._plan.inputs(node)}
+        frames = [self._input(head, node, time) for head in inputs.values()]
+        rows = reduce(lambda one, other: one.unionByName(other), frames)
+        # The time of the batch: the same when Spark repeats it.
+        rows = rows.withColumn(NOW, f.unix_millis(f.current_timestamp()))
+        plan = OperatorPlan(
+            node.operator,
+            self._descriptions[node.id],
+            time,
+            stage,
+            follows_operator=any(head.keyed for head in inputs.values()),
+            key_types=node.key_types,
+            value_types=node.value_types,
+        )
+        initial = self._initial.get(node.id)
+        operator: Any = GroupOperator(plan)  # Spark asks for the methods alone
+        return rows.groupBy(GROUP).transformWithState(
+            operator,
+            OUTPUT_SCHEMA,
+            "Append",
+            _MODES[time],
+            None if initial is None else initial_rows(initial.rows).groupBy(GROUP),
+            MARK if time == "event" else "",
+        )
+
+    def _input(self, head: Node, node: Node, time: str) -> "DataFrame":
+        """The records that an operator gets of a stage."""
+        from pyspark.sql import functions as f  # noqa: PLC0415  (heavy)
+
+        numbers = [number for other, _, number in self._plan.inputs(node) if other is head]
+        rows = self._stage(head, [node]).where(f.col(BRANCH).isin(numbers))
+        if head.source is not None and time == "event":
+            # The filter is of the mark, or Spark would let it pass the watermark.
+            rows = rows.withWatermark(MARK, "0 seconds").where(f.col(MARK).isNull())
+        return rows
+
+
+def initial_rows(rows: "DataFrame") -> "DataFrame":
+    """Rows of an operator (`layout.INITIAL_COLUMNS`) as Spark hands them over: of each key group
+    in few rows, packed.
+    """
+    ordered = rows.repartition("key_group").sortWithinPartitions("key_group", "state_id", "key")
+    return ordered.mapInArrow(packed_rows, f"{GROUP} int, {ROWS} binary")
+
+
+def packed_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Ordered rows, those of a key group in few rows."""
+    group, rows, size = -1, list[Row](), 0
+    for batch in batches:
+        columns = [batch.column(name).to_pylist() for name in ("key_group", "state_id", "key")]
+        for number, state, key, value in zip(
+            *columns, batch.column("value").to_pylist(), strict=True
+        ):
+            if rows and (number != group or size >= _INITIAL_BYTES):
+                yield _packed_row(group, rows)
+                rows, size = [], 0
+            group = number
+            rows.append((state.to_bytes(2, "big") + key, value))
+            size += len(key) + len(value)
+    if rows:
+        yield _packed_row(group, rows)
+
+
+def _packed_row(group: int, rows: list[Row]) -> pa.RecordBatch:
+    arrays = [pa.array([group], pa.int32()), pa.array([pack(rows)], pa.binary())]
+    return pa.RecordBatch.from_arrays(arrays, names=[GROUP, ROWS])
+
+
+def _arrow(outputs: Iterable[Output]) -> Iterator[pa.RecordBatch]:
+    waiting, size = list[Output](), 0
+    for output in outputs:
+        waiting.append(output)
+        size += len(output.data or b"")
+        if size >= _OUTPUT_BYTES:
+            yield _batch(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield _batch(waiting)
+
+
+def _batch(outputs: list[Output]) -> pa.RecordBatch:
+    branches, groups, data, marks = zip(*outputs, strict=True)
+    micros = [None if mark is None else mark * _IN_MS for mark in marks]
+    columns = zip((branches, groups, data, micros), _SCHEMA, strict=True)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(values, field.type) for values, field in columns], schema=_SCHEMA
+    )

@@ -1,0 +1,134 @@
+"""A job as a query of Spark Structured Streaming, from its start to its end."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tidelog.effects import Effects
+from tidelog.errors import require
+from tidelog.runtime.graph import Job
+from tidelog.spark.handover.document import QueryDirectory
+from tidelog.spark.handover.sources import described_sources
+from tidelog.spark.job.descriptions import (
+    KEY_GROUPS,
+    describe,
+    keep_descriptions,
+    stored_descriptions,
+)
+from tidelog.spark.job.frames import Frames
+from tidelog.spark.job.plan import JobPlan
+from tidelog.spark.job.sinks import Ledger, Predecessor, SinkWriters
+from tidelog.spark.job.sources import Positions, SourceOptions, source_frame
+from tidelog.spark.operators.layout import InitialState
+from tidelog.spark.processor.transform import check_modules
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_IDLE_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
+
+
+class JobQuery:
+    """A job that runs as a query."""
+
+    def __init__(self, query: "StreamingQuery", writers: SinkWriters, effects: Effects) -> None:
+        self.query = query
+        """Spark's own object: progress, its exception, `stop`."""
+        self._writers = writers
+        self._effects = effects
+
+    def wait(self, seconds: int | None = None) -> bool:
+        """Wait until the query has ended, or for so long; whether it has. Raises its error."""
+        try:
+            has_ended = bool(self.query.awaitTermination(seconds)) if seconds is not None else True
+            if seconds is None:
+                self.query.awaitTermination()
+        except BaseException:
+            self._close()
+            raise
+        if has_ended:
+            self._close()
+        return has_ended
+
+    def stop(self) -> None:
+        """Stop the query; another start continues with the batch that was under way."""
+        self.query.stop()
+        self._close()
+
+    def _close(self) -> None:
+        self._writers.close()
+        self._effects.offload.close()
+
+
+def start_query(
+    job: Job,
+    session: "SparkSession",
+    *,
+    checkpoint: str,
+    available_now: bool,
+    trigger: str | None,
+    sources: SourceOptions,
+    initial: Mapping[str, InitialState],
+    positions: Mapping[str, Positions],
+    after: Predecessor,
+) -> JobQuery:
+    """Start the query of `tidelog.spark.run`; `initial` and `positions` are what operators and
+    sources begin with, and `after` is the job that they are of.
+    """
+    check_modules()
+    plan = JobPlan(job)
+    complete = bool(plan.sources) and bool(plan.sinks)
+    require(f"job {job.name!r}", "none of one", complete, "at least one source and one sink")
+    frames = {
+        node.id: source_frame(session, node, sources, positions.get(node.id, {}))
+        for node in plan.sources
+    }
+    descriptions_before = stored_descriptions(checkpoint)
+    handed_over = {name: state.description for name, state in initial.items()}
+    descriptions = describe(plan.operators, descriptions_before, handed_over)
+    output = Frames(plan, frames, descriptions, initial).output()
+    branches: dict[int, str] = {}
+    for sink in plan.sinks:
+        branches |= dict.fromkeys(plan.branches_of(sink), sink.id)
+    effects = Effects()
+    key_groups = max((one.key_groups for one in descriptions.values()), default=KEY_GROUPS)
+    QueryDirectory(checkpoint).begin(described_sources(job, key_groups))
+    writers = SinkWriters(Ledger(checkpoint), job.name, branches, job.record_types)
+    try:
+        writers.open(plan.sinks, effects, after, is_new=not descriptions_before)
+        keep_descriptions(checkpoint, descriptions)
+        writer = output.writeStream.outputMode("append").foreachBatch(writers.write)
+        writer = writer.option("checkpointLocation", checkpoint).queryName(job.name)
+        if available_now:
+            writer = writer.trigger(availableNow=True)
+        elif trigger is not None:
+            writer = writer.trigger(processingTime=trigger)
+        with _Ending(session, plan, available_now=available_now):
+            query = writer.start()
+    except BaseException:
+        writers.close()
+        effects.offload.close()
+        raise
+    return JobQuery(query, writers, effects)
+
+
+class _Ending:
+    """A context in which a query starts that is to end: with timers of processing time Spark would
+    begin batches without input for ever.
+    """
+
+    def __init__(self, session: "SparkSession", plan: JobPlan, *, available_now: bool) -> None:
+        by_clock = any(plan.time_of(node) == "processing" for node in plan.operators)
+        self._conf: Any = session.conf if available_now and by_clock else None
+
+    def __enter__(self) -> None:
+        if self._conf is not None:
+            self._before = self._conf.get(_IDLE_BATCHES, None)
+            self._conf.set(_IDLE_BATCHES, "false")
+
+    def __exit__(self, *_: object) -> None:
+        if self._conf is not None:
+            if self._before is None:
+                self._conf.unset(_IDLE_BATCHES)
+            else:
+                self._conf.set(_IDLE_BATCHES, self._before)

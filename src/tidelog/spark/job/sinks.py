@@ -1,0 +1,205 @@
+"""A job's sinks behind `foreachBatch`: the embedded writers, with a batch in place of a checkpoint.
+
+The writers run in the driver. Invariants: a batch is written under one transaction of each sink,
+which is stored in the checkpoint before it is committed; a batch whose transactions are stored is
+never written again, only committed: so output is exactly once where the embedded sink's is.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from tidelog.effects import Effects
+from tidelog.errors import ObjectExistsError
+from tidelog.ids import CheckpointId, Generation
+from tidelog.runtime.node import Node
+from tidelog.runtime.sink import SinkContext, SinkWriter
+from tidelog.runtime.user_code import user_code
+from tidelog.spark.checkpoint.checkpoint import store_url
+from tidelog.spark.operators.records import BRANCH, DATA, decode_records_of
+from tidelog.spark.source.parts import ReadSession, connected
+from tidelog.state.objects.classes import RecordTypes
+from tidelog.storage.document import FORMAT_VERSION, open_document, seal_document
+from tidelog.storage.open import PLAIN, StoreAccess
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_STARTS: Final = "tidelog-starts/"
+_BATCHES: Final = "tidelog-transactions/"
+_RETAINED: Final = 8
+"""Batches whose transactions stay stored."""
+
+
+class _Start(msgspec.Struct, frozen=True):
+    """A start of the query, in the order of their numbers."""
+
+    generation: int
+    attempt: str
+    format: int = FORMAT_VERSION
+
+
+class Predecessor(NamedTuple):
+    """The job that a query goes on with, as its sinks know it."""
+
+    generation: int = 0
+    """That of its last start; a query's starts have later ones."""
+    checkpoint: CheckpointId = CheckpointId(0)
+    """Its last one; batches are checkpoints after it."""
+
+
+class BatchTransactions(msgspec.Struct, frozen=True):
+    """The transactions of a batch by the names of their sinks."""
+
+    batch: int
+    transactions: dict[str, bytes]
+    format: int = FORMAT_VERSION
+
+
+class Ledger:
+    """The starts of a query and the transactions of its batches, in its checkpoint."""
+
+    def __init__(self, checkpoint: str, access: StoreAccess = PLAIN) -> None:
+        self._url = store_url(checkpoint)
+        self._access = access
+
+    def start(self, attempt: str, after: int = 0) -> Generation:
+        """Begin a start of the query; its number is above that of all before it, and `after`."""
+        with connected(self._url, self._access) as session:
+            names = session.run(_names(session, _STARTS))
+            last = max([after, *(int(name.removeprefix(_STARTS)) for name in names)])
+            while True:
+                last += 1
+                data = seal_document(_Start(last, attempt))
+                try:
+                    session.run(session.store.create(f"{_STARTS}{last:010d}", data))
+                except ObjectExistsError:
+                    continue  # of another start, at the same time: the greater one goes on
+                return Generation(last)
+
+    def last_start(self) -> int:
+        """The number of the last start; 0: there was none."""
+        with connected(self._url, self._access) as session:
+            names = session.run(_names(session, _STARTS))
+        return max((int(name.removeprefix(_STARTS)) for name in names), default=0)
+
+    def batches(self) -> list[BatchTransactions]:
+        """The newest batches of which transactions are stored, in their order."""
+        with connected(self._url, self._access) as session:
+            names = session.run(_names(session, _BATCHES))
+            documents = [(name, session.run(session.store.get(name))) for name in names]
+        return [open_document(data, name, BatchTransactions) for name, data in documents]
+
+    def keep(self, batch: BatchTransactions) -> None:
+        """Store the transactions of a batch, and forget those of old ones."""
+        with connected(self._url, self._access) as session:
+            name = f"{_BATCHES}{batch.batch:010d}"
+            session.run(session.store.put(name, seal_document(batch)))
+            for old in session.run(_names(session, _BATCHES))[:-_RETAINED]:
+                session.run(session.store.delete(old))
+
+
+async def _names(session: ReadSession, prefix: str) -> list[str]:
+    return [info.name async for info in session.store.list(prefix)]
+
+
+class SinkWriters:
+    """The writers of a query's sinks, from its start to its end."""
+
+    def __init__(
+        self, ledger: Ledger, job: str, branches: Mapping[int, str], types: Sequence[type]
+    ) -> None:
+        """`branches` are the numbers of what is for the sinks of these names."""
+        self._ledger = ledger
+        self._job = job
+        self._branches = branches
+        self._types = RecordTypes(types)
+        self._writers: dict[str, SinkWriter] = {}
+        self._after = Predecessor()
+        self._last_batch: int | None = None
+        """The last batch of which transactions are stored."""
+        self._open_writers = ExitStack()
+
+    def open(
+        self, sinks: Sequence[Node], effects: Effects, after: Predecessor, *, is_new: bool
+    ) -> None:
+        """Open a writer for each sink, and commit what the last batch has left to commit.
+
+        `after`: the job that the query goes on with. Raises what sinks raise.
+        """
+        self._after = after
+        generation = self._ledger.start(effects.token(), after.generation)
+        batches = self._ledger.batches()
+        self._last_batch = batches[-1].batch if batches else None
+        retained: list[bytes] = []
+        for batch in batches:
+            retained += batch.transactions.values()
+        for node in sinks:
+            assert node.sink is not None
+            committed = {
+                batch.transactions[node.id]: self._checkpoint(batch.batch)
+                for batch in batches[:-1]
+                if node.id in batch.transactions
+            }
+            context = SinkContext(
+                self._job,
+                node.id,
+                0,
+                1,
+                generation,
+                effects.token(),
+                tuple(retained),
+                committed,
+                is_new_job=is_new and not batches and not after.generation,
+                clock=effects.clock,
+            )
+            with user_code(node.id):
+                writer = self._writers[node.id] = node.sink.open(context)
+            self._open_writers.callback(partial(_close, node.id, writer))
+            last = batches[-1].transactions.get(node.id) if batches else None
+            with user_code(node.id):
+                writer.recover([] if last is None else [last])
+
+    def write(self, rows: "DataFrame", batch: int) -> None:
+        """The function of `foreachBatch`."""
+        if self._last_batch is not None and batch <= self._last_batch:
+            # Committed when the query started. The batch has to run for its state all the same.
+            rows.write.format("noop").mode("overwrite").save()
+            return
+        for row in rows.where(f"{DATA} is not null").select(BRANCH, DATA).collect():
+            name = self._branches[row[BRANCH]]
+            self._write(name, decode_records_of(bytes(row[DATA]), self._types))
+        transactions: dict[str, bytes] = {}
+        for name, writer in self._writers.items():
+            with user_code(name):
+                token = writer.pre_commit(self._checkpoint(batch))
+            if token is not None:
+                transactions[name] = bytes(token)
+        if transactions:
+            self._ledger.keep(BatchTransactions(batch, transactions))
+        self._last_batch = batch
+        for name, token in transactions.items():
+            with user_code(name):
+                self._writers[name].commit(token)
+
+    def close(self) -> None:
+        """Release all writers."""
+        self._open_writers.close()
+
+    def _checkpoint(self, batch: int) -> CheckpointId:
+        return CheckpointId(self._after.checkpoint + batch + 1)
+
+    def _write(self, name: str, records: list[Any]) -> None:
+        writer = self._writers[name]
+        with user_code(name):
+            writer.write(records)
+            if writer.full():
+                writer.make_room()
+
+
+def _close(name: str, writer: SinkWriter) -> None:
+    with user_code(name):
+        writer.close()

@@ -1,0 +1,223 @@
+"""A stage of a query: what is done to records between two exchanges, in one pass.
+
+A stage begins with a source or a keyed operator; its steps are the operators without state behind
+it. A branch is where records leave it: to a keyed operator, with their keys, or to a sink.
+
+Invariants: a plan of a stage travels to executors, so it has functions and no sources or sinks; a
+step gets the records of the step before it in their order.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from tidelog.effects import SystemClock
+from tidelog.runtime.channels.copies import copy_of
+from tidelog.runtime.channels.messages import Batch, KeyedBatch, SideBatch
+from tidelog.runtime.channels.partition import ByKey
+from tidelog.runtime.operators.event_time import AssignEventTime
+from tidelog.runtime.operators.operator import Operator, OperatorContext, OperatorFactory
+from tidelog.runtime.user_code import named_call
+from tidelog.spark.operators.records import Origin, encode_batch
+from tidelog.state.backend import KeyedBackend
+from tidelog.state.key_groups import KeyGroupRange
+from tidelog.state.log import NoLog
+from tidelog.state.objects.classes import RecordTypes
+from tidelog.state.registry import StateRegistry
+from tidelog.state.schema.types import DeclaredType, KnownTypes, parse_type
+from tidelog.table.memory import MemoryTable
+
+WAITING_RECORDS: Final = 32_768
+"""Records of a branch that wait for others of their key groups, so that these are few buffers."""
+
+
+class Branch(msgspec.Struct, frozen=True, eq=False):
+    """Where records leave a stage."""
+
+    number: int
+    target: str
+    """The keyed operator or the sink."""
+    key_of: Callable[[Any], Any] | None = None
+    """None: to a sink."""
+    key_types: DeclaredType | None = None
+    stored_key_types: tuple[str, ...] = ()
+    side: int = 0
+    key_groups: int = 1
+    marked_by: str | None = None
+    """The step that makes the watermarks of these records; None: they have no event time, or that
+    of the operator that the stage begins with."""
+
+
+class Route(msgspec.Struct, frozen=True, eq=False):
+    """Where the output of a step goes; `tag` is that of a side output."""
+
+    tag: str | None
+    to: "str | Branch"
+
+
+class Step(msgspec.Struct, frozen=True, eq=False):
+    """An operator without state."""
+
+    name: str
+    operator: OperatorFactory
+
+
+class StagePlan(msgspec.Struct, frozen=True, eq=False):
+    """What a stage does behind its source or its keyed operator, `head`."""
+
+    head: str
+    steps: tuple[Step, ...]
+    routes: dict[str, tuple[Route, ...]]
+    """By the name of the head or the step."""
+    record_types: tuple[type, ...] = ()
+
+
+class Output(NamedTuple):
+    """A buffer that leaves a stage, or a mark: a watermark of the branch."""
+
+    branch: int
+    group: int | None
+    data: bytes | None
+    mark_ms: int | None = None
+
+
+class Stage:
+    """A plan that runs: in a task of Spark, for the records of one partition and batch."""
+
+    def __init__(self, plan: StagePlan, split: str) -> None:
+        """`split` is the name of what the records leave as."""
+        self.types = RecordTypes(plan.record_types)
+        self._plan = plan
+        self._split = split
+        self._number = 0
+        self._waiting: dict[int, list[Batch]] = {}
+        self._counts: dict[int, int] = {}
+        self._branches: dict[int, Branch] = {}
+        self._partitioners: dict[int, ByKey] = {}
+        self._operators: dict[str, Operator] = {}
+        for step in plan.steps:
+            with _call(step.name):
+                self._operators[step.name] = operator = step.operator()
+                operator.open(_context(step.name))
+        for routes in plan.routes.values():
+            for branch in (route.to for route in routes if isinstance(route.to, Branch)):
+                self._branches[branch.number] = branch
+                if branch.key_of is not None:
+                    self._partitioners[branch.number] = _partitioner(branch)
+
+    def read_from(self, split: str) -> None:
+        """The records that follow are of this split of the source."""
+        self._split, self._number = split, 0
+        for operator in self._operators.values():
+            if isinstance(operator, AssignEventTime):
+                operator.read_from(split)
+
+    def push(self, batches: Iterable[Batch], name: str | None = None) -> Iterator[Output]:
+        """Records of the head, or of the step of this name; yields buffers that are full."""
+        name = self._plan.head if name is None else name
+        for batch in batches:
+            if not batch.records:
+                continue
+            tag = batch.tag if isinstance(batch, SideBatch) else None
+            routes = [route for route in self._plan.routes.get(name, ()) if route.tag == tag]
+            for remaining, route in enumerate(reversed(routes)):
+                # Functions may change records, and others get them, too.
+                part = copy_of(batch) if remaining < len(routes) - 1 else batch
+                if isinstance(route.to, Branch):
+                    yield from self._leave(route.to, part)
+                else:
+                    yield from self.push(self._made(route.to, part), route.to)
+
+    def flush(self) -> Iterator[Output]:
+        """What waits."""
+        for number in sorted(self._waiting):
+            yield from self._cut(self._branches[number])
+
+    def marks(self) -> Iterator[Output]:
+        """The watermarks of the branches, as far as they are known."""
+        for branch in self._branches.values():
+            operator = self._operators.get(branch.marked_by or "")
+            if isinstance(operator, AssignEventTime):
+                watermark = operator.newest_watermark
+                if watermark is not None:
+                    yield Output(branch.number, None, None, watermark)
+
+    def close(self) -> None:
+        for operator in self._operators.values():
+            operator.close()
+
+    def _made(self, name: str, batch: Batch) -> Iterator[Batch]:
+        with _call(name):
+            yield from self._operators[name].process(Batch(batch.records, batch.times))
+
+    def _leave(self, branch: Branch, batch: Batch) -> Iterator[Output]:
+        number = branch.number
+        self._waiting.setdefault(number, []).append(batch)
+        self._counts[number] = self._counts.get(number, 0) + len(batch.records)
+        if self._counts[number] >= WAITING_RECORDS:
+            yield from self._cut(branch)
+
+    def _cut(self, branch: Branch) -> Iterator[Output]:
+        batches = self._waiting.pop(branch.number, [])
+        self._counts[branch.number] = 0
+        if not batches:
+            return
+        partitioner = self._partitioners.get(branch.number)
+        if partitioner is None:
+            yield self._output(branch, None, _joined(batches))
+            return
+        for group, batch in _by_group(partitioner, _joined(batches)):
+            yield self._output(branch, int.from_bytes(group, "big"), batch)
+
+    def _output(self, branch: Branch, group: int | None, batch: Batch) -> Output:
+        self._number += 1
+        data = encode_batch(batch, Origin(self._split, self._number), self.types)
+        return Output(branch.number, group, data)
+
+
+def _call(name: str) -> named_call:
+    return named_call(name, lambda: f"operator {name!r}")
+
+
+def _joined(batches: list[Batch]) -> Batch:
+    """Several buffers as one."""
+    records: list[Any] = []
+    times: list[int] | None = []
+    for batch in batches:
+        records += batch.records
+        times = None if times is None or batch.times is None else times + batch.times
+    return Batch(records, times)
+
+
+def _by_group(partitioner: ByKey, batch: Batch) -> Iterator[tuple[bytes, KeyedBatch]]:
+    for _, routed in partitioner.route(batch):
+        assert isinstance(routed, KeyedBatch)
+        positions: dict[bytes, list[int]] = {}
+        for position, group in enumerate(routed.groups):
+            positions.setdefault(group, []).append(position)
+        for group, of_group in positions.items():
+            yield group, routed.picked(of_group)
+
+
+def _partitioner(branch: Branch) -> ByKey:
+    assert branch.key_of is not None
+    known_types = frozenset(map(parse_type, branch.stored_key_types))
+    types = KnownTypes(f"keys of operator {branch.target!r}", known_types, branch.key_types)
+    name = f"key_by before operator {branch.target!r}"
+    return ByKey(branch.key_of, 1, branch.key_groups, name, types, branch.side)
+
+
+def _context(name: str) -> OperatorContext:
+    """That of an operator without state."""
+    clock = SystemClock()
+    backend = KeyedBackend(
+        StateRegistry(name),
+        1,
+        KeyGroupRange(0, 0),  # type: ignore[arg-type]  # as all key groups, by their numbers
+        MemoryTable(),
+        NoLog(),
+        clock.now_ms,
+        clock.monotonic,
+    )
+    return OperatorContext(clock, backend, operator=name)

@@ -1,0 +1,42 @@
+"""Jobs that are stopped by a savepoint once they have handled their input."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tidelog import Job, JobConfig, JobRunner, open_store
+
+PATIENCE_S = 120
+
+
+def stopped(job: Job, store: Path, handled: Callable[[], bool], name: str = "halt") -> None:
+    """Run a job that follows its input until it has `handled` all, and stop it by a savepoint."""
+
+    async def run() -> None:
+        runner = JobRunner(job, open_store(str(store)), JobConfig(parallelism=2))
+        started = asyncio.Event()
+        running = asyncio.ensure_future(runner.run(started.set))
+        async with asyncio.timeout(PATIENCE_S):
+            await asyncio.wait(
+                [running, asyncio.ensure_future(started.wait())], return_when="FIRST_COMPLETED"
+            )
+            while not handled() and not running.done():
+                await asyncio.sleep(0.01)
+            if not running.done():
+                await runner.stop(name)
+            await running
+
+    asyncio.run(run())
+
+
+def finished(job: Job, store: Path) -> None:
+    """Run a job to the end of its input."""
+    asyncio.run(JobRunner(job, open_store(str(store)), JobConfig(parallelism=2)).run())
+
+
+def lines(directory: Path) -> list[dict[str, Any]]:
+    """The records of the files that a sink has committed."""
+    files = sorted(directory.glob("part-*"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
