@@ -307,7 +307,7 @@ class SparkHandle:
                 f"state {name!r}",
                 expected="a name of its own, not 'default', without '$' or '_' in front and "
                 "without spaces around it",
-                found="one that is taken" if name in self._names else "another name",
+                found="one that is taken" if name in self.states else "another name",
                 action="rename it",
             )
         if ttl_ms is not None and self._time_mode != "processing":
