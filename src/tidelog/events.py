@@ -363,10 +363,7 @@ class Event(Enum):
         "the next session starts one",
     )
     JOB_MOVED = (INFO, "job %(job)s moves to the Spark checkpoint %(location)s")
-    TTL_RESTARTS = (
-        WARNING,
-        "state %(state)s of operator %(operator)s has its whole TTL again in the Spark query",
-    )
+    TTL_RESTARTS = (WARNING, "state %(state)s of %(operator)s has its whole TTL again in Spark")
     SEGMENT_SKIPPED = (INFO, "a segment is left out of the figures: %(error)s")
 
     def __init__(self, level: int, message: str) -> None:

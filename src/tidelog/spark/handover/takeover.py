@@ -177,9 +177,9 @@ def _plan(
     resumption = Resumption(checkpoint, detached=True)
     check_name(job.name, resumption)
     plan = plan_restore(job, resumption, config, effects.clock)
-    if plan.migrated:
+    if migrated := sorted({*plan.migrated, *plan.migrations}):
         raise RestoreError(
-            f"operators {', '.join(sorted(plan.migrated))} of job {job.name!r}",
+            f"operators {', '.join(migrated)} of job {job.name!r}",
             expected="keys and values of the types that the savepoint has",
             found="a migration to other types, which only an embedded start makes",
             action="start the job once embedded, stop it by a savepoint, and move that",
