@@ -39,7 +39,7 @@ from tidelog.state.backend import KeyedBackend
 from tidelog.state.key_groups import range_of
 from tidelog.state.log import NoLog
 from tidelog.state.registry import StateRegistry
-from tidelog.table.rocksdb import RocksTableFactory
+from tidelog.table.rocksdb_factory import RocksTableFactory
 
 TIMES = (1, 4, 16)
 BASE = 4_000

@@ -13,7 +13,8 @@ from tidelog.ids import KeyGroup
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.key_groups import KeyGroupRange
 from tidelog.state.registry import StateRegistry
-from tidelog.table.rocksdb import RocksTable, RocksTableFactory
+from tidelog.table.rocksdb import RocksTable
+from tidelog.table.rocksdb_factory import RocksTableFactory
 
 
 @pytest.fixture

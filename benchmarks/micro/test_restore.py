@@ -17,7 +17,7 @@ from tidelog.state.recovery.progress import RestoreProgress
 from tidelog.state.recovery.restorer import RestoredSubtask, Restorer
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
-from tidelog.table.rocksdb import RocksTableFactory
+from tidelog.table.rocksdb_factory import RocksTableFactory
 
 SEGMENTS = 4
 BLOCKS = 4

@@ -8,7 +8,8 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from benchmarks.micro.inputs import BUFFER, FLUSHED, row_keys
-from tidelog.table.rocksdb import RocksTable, RocksTableFactory
+from tidelog.table.rocksdb import RocksTable
+from tidelog.table.rocksdb_factory import RocksTableFactory
 
 ROWS = 100_000
 VALUE = bytes(8)

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 
 from tidelog.cost.model.usage import DAY_S, MONTH_S
 from tidelog.cost.prices import built_in_books
-from tidelog.effects import Clock, loop_thread
+from tidelog.effects import Clock, Effects, loop_thread
 from tidelog.storage.port import ObjectInfo, ObjectStore
 
 _MASK: Final = (1 << 64) - 1
@@ -240,6 +240,10 @@ class ModelledStore:
             self.downloaded_bytes,
             self._byte_seconds + self.stored_bytes * (now - self._stored_since),
         )
+
+    def apart(self, effects: Effects) -> "ModelledStore":
+        """Itself: all event loops share one link."""
+        return self
 
     async def put(self, name: str, data: bytes) -> None:
         await self._write(self._inner.put, name, data)

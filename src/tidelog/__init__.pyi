@@ -84,6 +84,7 @@ from .runtime.sink import SinkWriter as SinkWriter
 from .runtime.source import Source as Source
 from .runtime.source import SplitReader as SplitReader
 from .runtime.status.checkpoints import CheckpointsStatus as CheckpointsStatus
+from .runtime.status.checkpoints import HydrationStatus as HydrationStatus
 from .runtime.status.checkpoints import RestorePhases as RestorePhases
 from .runtime.status.checkpoints import RestoreStatus as RestoreStatus
 from .runtime.status.distribution import Distribution as Distribution

@@ -6,9 +6,15 @@ caller gives up, until `SharedTasks.close`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from contextlib import suppress
-from typing import Any, Final, TypeVar
+import os
+import signal
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from select import select
+from typing import Any, ClassVar, Final, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -122,3 +128,105 @@ def _begun(work: Coroutine[Any, Any, T], permits: asyncio.Semaphore) -> asyncio.
 async def _permitted(work: Coroutine[Any, Any, T], permits: asyncio.Semaphore) -> T:
     async with permits:
         return await work
+
+
+class Interruption:
+    """How a function in a thread learns that its caller was cancelled: one that waits for an answer
+    from outside says with `interruptible` what ends its wait.
+    """
+
+    _current: ClassVar = threading.local()
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stops: list[Callable[[], None]] = []
+        self._cancelled = False
+
+    def within(self, call: Callable[[], T]) -> Callable[[], T]:
+        """The function, with this as its interruption."""
+
+        def run() -> T:
+            self._current.interruption = self
+            try:
+                return call()
+            finally:
+                self._current.interruption = None
+
+        return run
+
+    def cancel(self) -> None:
+        """In the event loop: end what waits."""
+        with self._lock:
+            self._cancelled = True
+            for stop in self._stops:
+                stop()
+
+    def follow(self, call: "asyncio.Future[Any]") -> None:
+        """A caller that waits no more has cancelled its future."""
+        if call.cancelled():
+            self.cancel()
+
+    @contextmanager
+    def calling(self, stop: Callable[[], None]) -> Iterator[None]:
+        with self._lock:
+            self._stops.append(stop)
+            if self._cancelled:
+                stop()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._stops.remove(stop)
+
+
+def interruptible(stop: Callable[[], None]) -> AbstractContextManager[None]:
+    """In a function that an `Offload` runs: `stop`, which is short, is called by another thread
+    when the function's caller is cancelled meanwhile.
+    """
+    interruption = getattr(Interruption._current, "interruption", None)
+    return nullcontext() if interruption is None else interruption.calling(stop)
+
+
+_ENDING: Final = frozenset({signal.SIGINT, signal.SIGTERM})
+_GRACE_S: Final = 2.0
+"""How long a wait goes on after a signal that asks the process to end."""
+
+
+def answer_of(answer: "Future[T]", seconds: float) -> T:
+    """The answer of another thread; raises its error, and TimeoutError after so many seconds.
+
+    In the main thread a signal that asks the process to end shortens the wait: the event loop,
+    which waits as well, could not take it before. Nobody gets an answer that comes later.
+    """
+    try:
+        if threading.current_thread() is threading.main_thread():
+            _wait_for_answer(answer, seconds)
+            seconds = 0.0
+        return answer.result(seconds)
+    finally:
+        answer.cancel()
+
+
+def _wait_for_answer(answer: "Future[Any]", seconds: float) -> None:
+    """Return when there is an answer, when the time is over, or soon after such a signal."""
+    reader, writer = socket.socketpair()
+    for end in (reader, writer):
+        end.setblocking(False)
+    others = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    try:
+        answer.add_done_callback(lambda _: _wake(writer))
+        while not answer.done() and select([reader], [], [], seconds)[0]:
+            received = reader.recv(4096).replace(b"\0", b"")
+            if received and others >= 0:
+                os.write(others, received)
+            if _ENDING.intersection(received):
+                seconds = min(seconds, _GRACE_S)
+    finally:
+        signal.set_wakeup_fd(others)
+        reader.close()
+        writer.close()
+
+
+def _wake(writer: socket.socket) -> None:
+    with suppress(OSError):  # nobody waits any more
+        writer.send(b"\0")

@@ -11,16 +11,16 @@ import selectors
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, ClassVar, Final, ParamSpec, Protocol, TypeVar, cast
 
-from tidelog.concurrency import to_end
+from tidelog.concurrency import Interruption, answer_of, to_end
 from tidelog.interrupt import flush_streams
 
 P = ParamSpec("P")
@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 CACHE_VARIABLE: Final = "TIDELOG_CACHE"
 
+_ASIDE_THREADS: Final = 8
 _LEAVE_S: Final = 2.0
 """How long a process that ends waits for the threads of its pools."""
 
@@ -98,63 +99,6 @@ class SystemClock:
 
     def hand_over(self, seconds: float) -> None:
         time.sleep(seconds)
-
-
-class Interruption:
-    """How a function in a thread learns that its caller was cancelled: one that waits for an answer
-    from outside says with `interruptible` what ends its wait.
-    """
-
-    _current: ClassVar = threading.local()
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._stops: list[Callable[[], None]] = []
-        self._cancelled = False
-
-    def within(self, call: Callable[[], T]) -> Callable[[], T]:
-        """The function, with this as its interruption."""
-
-        def run() -> T:
-            self._current.interruption = self
-            try:
-                return call()
-            finally:
-                self._current.interruption = None
-
-        return run
-
-    def cancel(self) -> None:
-        """In the event loop: end what waits."""
-        with self._lock:
-            self._cancelled = True
-            for stop in self._stops:
-                stop()
-
-    def follow(self, call: "asyncio.Future[Any]") -> None:
-        """A caller that waits no more has cancelled its future."""
-        if call.cancelled():
-            self.cancel()
-
-    @contextmanager
-    def calling(self, stop: Callable[[], None]) -> Iterator[None]:
-        with self._lock:
-            self._stops.append(stop)
-            if self._cancelled:
-                stop()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._stops.remove(stop)
-
-
-def interruptible(stop: Callable[[], None]) -> AbstractContextManager[None]:
-    """In a function that an `Offload` runs: `stop`, which is short, is called by another thread
-    when the function's caller is cancelled meanwhile.
-    """
-    interruption = getattr(Interruption._current, "interruption", None)
-    return nullcontext() if interruption is None else interruption.calling(stop)
 
 
 _WorkQueue = SimpleQueue[Callable[[], None] | None]
@@ -316,6 +260,49 @@ def loop_thread(
     return loop, daemon_thread(run, "tidelog-loop")
 
 
+class Aside(Protocol):
+    """Runs coroutines for a thread that cannot wait for its own event loop."""
+
+    @property
+    def effects(self) -> "Effects":
+        """With what such coroutines run."""
+        ...
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
+        """What `work` returns or raises; the calling thread waits, at most so long.
+
+        Raises TimeoutError after that; `work` is cancelled then.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+class LoopAside:
+    """An event loop on a thread of its own, which begins with the first call."""
+
+    def __init__(self, effects: "Effects") -> None:
+        # Functions of the caller's threads may wait for this one.
+        self.effects = replace(effects, offload=ThreadOffload(_ASIDE_THREADS))
+        self._starting = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
+        with self._starting:
+            if self._loop is None:
+                self._loop, _ = loop_thread()
+            answer = asyncio.run_coroutine_threadsafe(work(), self._loop)
+        return answer_of(answer, seconds)
+
+    def close(self) -> None:
+        """End the thread; what is under way is cancelled."""
+        with self._starting:
+            loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.call_soon_threadsafe(loop.stop)
+        self.effects.offload.close(wait=False)
+
+
 def daemon_thread(work: Callable[[], None], name: str) -> threading.Thread:
     """A thread that does this work; the process ends without waiting for it."""
     thread = threading.Thread(target=work, name=name, daemon=True)
@@ -380,6 +367,8 @@ class Effects:
     clock: Clock = field(default_factory=SystemClock)
     rng: random.Random = field(default_factory=random.SystemRandom)
     offload: Offload = field(default_factory=ThreadOffload)
+    aside: Callable[["Effects"], Aside] = LoopAside
+    """Makes what waits for a coroutine where the event loop cannot."""
 
     def token(self) -> str:
         """A fresh 16-hex-digit name for an attempt or author."""

@@ -43,10 +43,7 @@ class Event(Enum):
         INFO,
         "input file %(path)s is not complete, and is looked at again until it is: %(error)s",
     )
-    SOURCE_AWAY = (
-        WARNING,
-        "%(source)s does not answer, and is asked again until it does: %(error)s",
-    )
+    SOURCE_AWAY = (WARNING, "%(source)s does not answer, and is asked until it does: %(error)s")
     NOT_LISTENING = (
         WARNING,
         "notifications on channel %(channel)s are not received, since %(database)s is reached "
@@ -70,8 +67,7 @@ class Event(Enum):
     )
     LIBRARY_NOT_TESTED = (
         WARNING,
-        "%(library)s %(version)s is newer than the versions that tidelog was tested with, up to "
-        "%(tested)s",
+        "%(library)s %(version)s is newer than what tidelog was tested with, up to %(tested)s",
     )
 
     # Kafka.
@@ -177,10 +173,7 @@ class Event(Enum):
         INFO,
         "job %(job)r starts as generation %(generation)d, older generations are fenced",
     )
-    START_RACED = (
-        INFO,
-        "generation %(generation)d was taken by another start, a later one is tried",
-    )
+    START_RACED = (INFO, "another start has taken generation %(generation)d, a later one is tried")
     GENERATION_FENCED = (
         WARNING,
         "generation %(generation)d was fenced at %(object)s by a newer start of the job",
@@ -238,6 +231,10 @@ class Event(Enum):
         INFO,
         "generation %(generation)d of job %(job)r runs, restored from checkpoint %(checkpoint)s",
     )
+    TABLES_LOADED_FIRST = (INFO, "%(operator)s is loaded before the job begins: %(reason)s")
+    TABLES_WHOLE = (INFO, "all %(bytes)d bytes of tables are here after %(seconds).1f s")
+    TABLES_WAIT = (WARNING, "tables that are not whole wait for the store: %(error)s")
+    READ_WAITED = (WARNING, "a read has waited %(waited_s).1f s for a part of %(object)s")
     STATE_DROPPED = (WARNING, "job %(job)r: dropped, as allowed: %(dropped)s")
     STATE_MIGRATED = (WARNING, "operator %(operator)r: %(rows stored row)s migrated")
     STATE_UNDECLARED = (
@@ -366,10 +363,7 @@ class Event(Enum):
         "the next session starts one",
     )
     JOB_MOVED = (INFO, "job %(job)s moves to the Spark checkpoint %(location)s")
-    TTL_RESTARTS = (
-        WARNING,
-        "state %(state)s of operator %(operator)s has its whole TTL again in the Spark query",
-    )
+    TTL_RESTARTS = (WARNING, "state %(state)s of %(operator)s has its whole TTL again in Spark")
     SEGMENT_SKIPPED = (INFO, "a segment is left out of the figures: %(error)s")
 
     def __init__(self, level: int, message: str) -> None:

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from io import TextIOWrapper
 from typing import Any, Final, TextIO
 
-from tidelog.effects import daemon_thread, interruptible
+from tidelog.concurrency import interruptible
+from tidelog.effects import daemon_thread
 
 LIMIT_BYTES: Final = 1 << 20
 """What nobody reads takes no more memory than this."""

@@ -32,7 +32,8 @@ from tidelog.storage.local import LocalStore
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
 from tidelog.table.failures import translate
-from tidelog.table.rocksdb import RocksTable, RocksTableFactory
+from tidelog.table.rocksdb import RocksTable
+from tidelog.table.rocksdb_factory import RocksTableFactory
 
 Failing = Callable[[str, str], StorageError]
 

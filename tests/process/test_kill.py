@@ -91,6 +91,17 @@ def test_a_killed_word_count_counts_every_word_right(
         assert all(counts[word] >= expected[word] for word in expected)
 
 
+def test_a_word_count_that_is_killed_before_its_state_is_here_counts_every_word_right(
+    tmp_path: Path,
+) -> None:
+    early = ("--restore-begin", "at-once", "--restore-whole-bytes", "0", "--table", "rocksdb")
+    often = ("--materialize-interval", "200ms")
+    run = Run(tmp_path, "tests.process.jobs:wordcount", ("--parallelism", "2", *early, *often))
+    expected = write_words(run, LINES)
+    killed_often(run, run.counts)
+    assert run.counts() == expected
+
+
 def test_a_killed_word_count_with_its_log_in_another_store_counts_every_word_right(
     tmp_path: Path,
 ) -> None:

@@ -2,13 +2,14 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 import pytest
 
-from tidelog import Checkpoint, FencedError
+from tidelog import Checkpoint, CorruptObjectError, FencedError
 from tidelog.changelog.chain import SubtaskLogChain
 from tidelog.changelog.uploader import Uploader
 from tidelog.checkpoint.garbage_collector import Collector
@@ -36,7 +37,11 @@ from tidelog.runtime.tasks.split_reading import SplitReading
 from tidelog.runtime.tasks.stream_task import StreamTask
 from tidelog.runtime.tasks.watermarks import LeastWatermark
 from tidelog.state.event_time import MAX_WATERMARK, EventTime
+from tidelog.state.recovery.hydration import TableHydration
 from tidelog.state.schema.types import KnownTypes
+from tidelog.table.frame import Row
+from tidelog.table.hydrating import HydratingTable
+from tidelog.table.rocksdb import RocksTable
 
 
 def log_cut_one_change_too_early(patch: pytest.MonkeyPatch) -> None:
@@ -257,3 +262,33 @@ def a_savepoint_does_not_look_at_what_it_names(patch: pytest.MonkeyPatch) -> Non
 
     patch.setattr(StoredObjects, "look", nothing)
     patch.setattr(StoredObjects, "lacking", nothing)
+
+
+def a_row_that_has_not_arrived_is_absent(patch: pytest.MonkeyPatch) -> None:
+    """A read that meets a hole in a table's file takes it for the end of what is there."""
+
+    def impatient(self: HydratingTable, key: bytes) -> bytes | None:
+        try:
+            return self._db.get(key)  # type: ignore[return-value]
+        except Exception:
+            return None
+
+    def impatient_many(self: HydratingTable, keys: Sequence[bytes]) -> list[bytes | None]:
+        return [impatient(self, key) for key in keys]
+
+    async def nothing(self: TableHydration, *_: object, **__: object) -> None:
+        """Nothing is fetched before a buffer."""
+
+    patch.setattr(HydratingTable, "get", impatient)
+    patch.setattr(HydratingTable, "get_many", impatient_many)
+    patch.setattr(TableHydration, "ensure", nothing)
+
+
+def a_scan_ends_where_a_row_has_not_arrived(patch: pytest.MonkeyPatch) -> None:
+    """A scan that meets a hole in a table's file gives the rows before it."""
+
+    def scan(self: HydratingTable, lower: bytes, upper: bytes | None) -> Iterator[Row]:
+        with suppress(CorruptObjectError):
+            yield from RocksTable.scan(self, lower, upper)
+
+    patch.setattr(HydratingTable, "scan", scan)

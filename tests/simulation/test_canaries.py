@@ -43,6 +43,8 @@ def first_violation(scenario: str, seeds: Iterable[int], directory: Path) -> Vio
         (canaries.changed_types_are_taken_in_silence, "evolution", 1),
         (canaries.declared_types_are_not_compared, "evolution", 6),
         (canaries.a_clone_shares_what_it_came_from, "lifecycle", 1),
+        (canaries.a_row_that_has_not_arrived_is_absent, "hydration", 6),
+        (canaries.a_scan_ends_where_a_row_has_not_arrived, "hydration", 3),
         (canaries.a_savepoint_does_not_look_at_what_it_names, "losses", 1),
     ],
 )

@@ -13,7 +13,7 @@ from enum import Enum
 from functools import partial
 from typing import TypeVar
 
-from tidelog.effects import Clock, SystemClock
+from tidelog.effects import Clock, Effects, SystemClock
 from tidelog.errors import StorageError
 from tidelog.storage.errors import object_at, store_unreachable
 from tidelog.storage.port import ObjectInfo, ObjectStore
@@ -62,6 +62,10 @@ class ForwardingStore:
         self.request_metrics = inner.request_metrics
         self.cipher = inner.cipher
         self.inner = inner
+
+    def apart(self, effects: Effects) -> ObjectStore:
+        """Itself: what it forwards to answers in any event loop."""
+        return self
 
     async def put(self, name: str, data: bytes) -> None:
         await self._call("put", name, partial(self.inner.put, name, data))

@@ -4,7 +4,12 @@ from tidelog.checkpoint.local_copies import LocalCopiesStatus
 from tidelog.checkpoint.sizes import CheckpointContents, CheckpointSizes
 from tidelog.ids import Generation, Slot
 from tidelog.runtime.checkpoints.completed import CheckpointPhases
-from tidelog.runtime.status.checkpoints import CheckpointsStatus, RestorePhases, RestoreStatus
+from tidelog.runtime.status.checkpoints import (
+    CheckpointsStatus,
+    HydrationStatus,
+    RestorePhases,
+    RestoreStatus,
+)
 from tidelog.runtime.status.distribution import Distribution
 from tidelog.runtime.status.status import (
     JobStatus,
@@ -79,7 +84,8 @@ STATUS = JobStatus(
     materializations=MaterializationsStatus(31, 32, 33, 34.5, 35, None, spread(83), 36.5, 37, 38.5),
     state=StateStatus(41, 42, 43, 44, 45, 46),
     restore=RestoreStatus(
-        Slot(5), 0.25, 3.5, 51, 52, 53, 54, 55.5, RestorePhases(56.5, 57.5, 58.5, 59.5)
+        *(Slot(5), 0.25, 3.5, 51, 52, 53, 54, 55.5, RestorePhases(56.5, 57.5, 58.5, 59.5)),
+        HydrationStatus(0.75, 60.5, 62, 63, 64, 65, 66.5, 67.5),
     ),
     deleted_objects=61,
     memory=MemoryStatus(1000, 201, 202, 203, 204, 205, 206),

@@ -2,7 +2,10 @@
 
 import asyncio
 import gc
+import os
+import signal
 import threading
+from concurrent.futures import Future
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -10,7 +13,7 @@ from typing import Any
 import pytest
 
 from tidelog import ForeachSink, IterableSource, Job, JobRunner, open_store
-from tidelog.concurrency import SharedTasks, together
+from tidelog.concurrency import SharedTasks, answer_of, together
 from tidelog.effects import ThreadOffload
 
 
@@ -136,3 +139,37 @@ async def test_what_must_end_ends_before_its_caller_however_often_that_is_cancel
     free.set()
     await asyncio.wait([blocking, ending])
     assert done.is_set() and ending.cancelled()
+
+
+def test_an_answer_of_another_thread_is_waited_for_and_no_longer_than_allowed() -> None:
+    answer: Future[int] = Future()
+    threading.Timer(0.01, answer.set_result, [7]).start()
+    assert answer_of(answer, 60) == 7
+    failed: Future[int] = Future()
+    failed.set_exception(ValueError("failed"))
+    with pytest.raises(ValueError, match="failed"):
+        answer_of(failed, 60)
+    late: Future[int] = Future()
+    with pytest.raises(TimeoutError):
+        answer_of(late, 0.01)
+    assert late.cancelled()
+
+
+def test_a_signal_to_end_ends_a_wait_that_holds_up_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidelog.concurrency._GRACE_S", 0.01)
+
+    async def wait() -> bool:
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_signal_handler(signal.SIGTERM, ended.set)
+        try:
+            threading.Timer(0.05, os.kill, [os.getpid(), signal.SIGTERM]).start()
+            with pytest.raises(TimeoutError):
+                answer_of(Future(), 3600)
+            # The event loop gets the signal, too.
+            return await asyncio.wait_for(ended.wait(), 60)
+        finally:
+            loop.remove_signal_handler(signal.SIGTERM)
+
+    assert asyncio.run(wait())

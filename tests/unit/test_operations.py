@@ -114,6 +114,7 @@ HEALTHY = {
     "restore_fraction": "1x120",
     "restore_bytes": "1000x120",
     "restore_changes": "1000x120",
+    "hydration_fraction": "1x120",
     "generation": "7x120",
     "checkpoints_completed_total": "0+60x120",
     "checkpoints_failed_total": "0x120",
@@ -159,6 +160,7 @@ TROUBLE: dict[str, dict[str, str]] = {
         "restore_bytes": "0+1000x120",
         "running": "0x120",
     },
+    "TidelogHydrationSlow": {"hydration_fraction": "0.5x120"},
     "TidelogRestarts": {"process_start_time_seconds": "1700000000+60x120"},
     "TidelogCheckpointsFailing": {"checkpoints_failed_total": "0+1x120"},
     "TidelogNoCheckpoint": {

@@ -98,3 +98,9 @@ def size_mb(directory: Path) -> float:
         with suppress(FileNotFoundError):
             total += path.stat().st_size if path.is_file() else 0
     return round(total / 1e6, 3)
+
+
+def anonymous_mb() -> float:
+    """What is resident of this process and of no file: tables that are mapped do not count."""
+    _, _, anonymous = Path("/proc/self/status").read_text().partition("RssAnon:")
+    return int(anonymous.split(maxsplit=1)[0]) * 1024 / 1e6

@@ -13,7 +13,7 @@ from tidelog.errors import ConfigError
 from tidelog_bench.experiment import Experiment
 
 _PLACES: Final = (
-    *("checkpoints", "restore", "throughput", "unaligned", "fanout", "verify"),
+    *("checkpoints", "restore", "restart", "throughput", "unaligned", "fanout", "verify"),
     *("spark_commit", "spark_restore", "peers", "peers:EVENTS", "stability", "bill"),
 )
 """Modules with their `EXPERIMENT`, or MODULE:NAME; in the order of `tidelog bench list`, and of a

@@ -108,6 +108,10 @@ class WriteBuffer:
     def cached_bytes(self) -> int:
         return sum(rows.cached_bytes for rows in (*self._states, *self._caches))
 
+    def has(self, key: bytes) -> bool:
+        """Whether a row with a value is in memory, so that the table is not asked for it."""
+        return any(rows.newest(key, None) is not None for rows in self._states)
+
     def evict(self, size: int) -> int:
         """Forget some rows that the table has as well, of about so many bytes; their number.
 
@@ -143,7 +147,7 @@ class WriteBuffer:
             decode,
             cached=cached,
             scanned=scanned,
-            is_complete=next(self._table.scan(b"", None), None) is None,
+            is_complete=self._table.is_empty(),
             encode_many=encode_many,
             read=self.read,
             written=self.written,

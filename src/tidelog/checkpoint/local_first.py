@@ -19,6 +19,7 @@ from tidelog.errors import CorruptObjectError
 from tidelog.events import Event
 from tidelog.ids import digest
 from tidelog.storage import errors, object_names
+from tidelog.storage.document import content_hash
 from tidelog.storage.port import ObjectInfo, ObjectStore
 
 logger = logging.getLogger(__name__)
@@ -38,7 +39,10 @@ class LocalFirstStore:
         effects: Effects,
         sizes: dict[str, int],
         workers: int,
+        *,
+        keeps: bool = True,
     ) -> None:
+        """Without `keeps` it makes no copies of what it reads."""
         self.url = inner.url
         self.request_metrics = inner.request_metrics
         self.cipher = inner.cipher
@@ -48,6 +52,7 @@ class LocalFirstStore:
         self._limit_bytes = limit_bytes
         self._effects = effects
         self._workers = workers
+        self._keeps = keeps
         self._copies = sizes if workers == 1 else {}
         """Bytes of each copy that this process alone counts, by name."""
         self._shared = sizes if workers > 1 else {}
@@ -55,7 +60,7 @@ class LocalFirstStore:
         self._reserved_bytes = 0
         """Bytes of copies that are being made."""
         self._checked: dict[str, int] = {}
-        """Bytes of each segment whose copy was read and found intact, by name."""
+        """Bytes of each object whose copy was read and found intact, by name."""
 
     @classmethod
     async def open(
@@ -117,9 +122,16 @@ class LocalFirstStore:
         data = await self._inner.get(name, start, length)
         self._metrics.fetched += 1
         self._metrics.fetched_bytes += len(data)
-        if start == 0 and not name.startswith(object_names.SEGMENTS):
+        if self._keeps and await self._is_table_file(name, start, data):
             await self._keep_content(name, data)
         return data
+
+    async def _is_table_file(self, name: str, start: int, data: bytes) -> bool:
+        """Whether these are all bytes of a table's file, and not a part of it."""
+        if start > 0 or name.startswith(object_names.SEGMENTS):
+            return False
+        digest = await self._effects.offload.run(content_hash, data)
+        return digest == object_names.content_hash_of(name)
 
     async def put_again(self, name: str) -> bool:
         """Upload an object that the store has lost from its copy; False when none is intact."""
@@ -161,6 +173,11 @@ class LocalFirstStore:
     async def head(self, name: str) -> ObjectInfo:
         return await self._inner.head(name)
 
+    def apart(self, effects: Effects) -> "LocalFirstStore":
+        """With the copies that there are now; it makes no more."""
+        inner, sizes = self._inner.apart(effects), {**self._shared, **self._copies}
+        return LocalFirstStore(inner, self._directory, 0, effects, sizes, 1, keeps=False)
+
     async def close(self) -> None:
         await self._inner.close()
 
@@ -185,7 +202,7 @@ class LocalFirstStore:
         if data is None:
             self._forget(name)
             return None
-        if self.cipher is None and name.startswith(object_names.SEGMENTS):
+        if self.cipher is None:
             self._checked[name] = len(data)
         return data[start:] if length is None else data[start : start + length]
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
-from tidelog.effects import Clock, SystemClock, daemon_thread, interruptible
+from tidelog.concurrency import interruptible
+from tidelog.effects import Clock, SystemClock, daemon_thread
 from tidelog.errors import StoreUnreachableError
 from tidelog.events import Event
 

@@ -16,7 +16,7 @@ from tidelog.errors import ConfigError, usable_path
 from tidelog.ids import SeqNo
 from tidelog.runtime.config import DEFAULT_KEY_GROUPS
 from tidelog.state.key_groups import encode_key, key_group
-from tidelog.table.rocksdb import RocksTableFactory
+from tidelog.table.rocksdb_factory import RocksTableFactory
 
 _STATE: Final = bytes(ROW_PREFIX_BYTES - 2)
 _MOST_BYTES: Final = 32 << 20

@@ -87,6 +87,8 @@ class Materializer:
     @property
     def late_s(self) -> float:
         """Seconds since the materialization under way, or the next one, was due."""
+        if not self.backend.is_whole:
+            return 0.0
         return max(0.0, self.effects.clock.monotonic() - self._due)
 
     async def replace(self) -> None:
@@ -107,6 +109,10 @@ class Materializer:
 
     async def _run(self) -> None:
         clock, interval = self.effects.clock, self.config.interval
+        if self.backend.hydration is not None:
+            # No file is uploaded with holes.
+            await self.backend.hydration.whole()
+            self._due = next_due(self._due, interval, clock.monotonic())
         while True:
             now = clock.monotonic()
             await clock.sleep(min(LOOK_S, interval, max(0.0, self._due - now)))

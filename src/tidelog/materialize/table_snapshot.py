@@ -5,7 +5,8 @@ Invariants:
   collector can delete a name without asking whether someone is about to write it again; only one
   that the store has lost, and that the table still uses, is uploaded again under its name;
 - a descriptor is written after all files it names; it is small, so private files live in it;
-- nothing refers to a snapshot before its descriptor is durable.
+- nothing refers to a snapshot before its descriptor is durable;
+- no file is uploaded before all of it is here.
 """
 
 import asyncio
@@ -34,6 +35,7 @@ from tidelog.table.port import Freeze, Table, TableFile
 
 if TYPE_CHECKING:
     from tidelog.checkpoint.local_first import LocalFirstStore
+    from tidelog.state.recovery.hydration import TableHydration
 
 _RECENT: Final = 256
 
@@ -85,6 +87,8 @@ class TableSnapshots:
     """Objects that the store has lost: the next snapshot uploads them again."""
     copies: "LocalFirstStore | None" = None
     """The store, when it keeps copies on local disk."""
+    hydration: "TableHydration | None" = None
+    """What of the table is missing; None: nothing."""
     metrics: SnapshotMetrics = field(default_factory=SnapshotMetrics)
     _last_id: int = 0
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -135,6 +139,9 @@ class TableSnapshots:
         await self.effects.offload.run(shutil.rmtree, captured.directory, True)
 
     async def _upload(self, captured: Captured, finish_by: float | None) -> MaterializationRef:
+        if self.hydration is not None:
+            # The frozen files are those of the table, and are filled with them.
+            await self.hydration.whole()
         started = self.effects.clock.monotonic()
         try:
             # The table is closed soon after a cancellation, so not while it is worked on.

@@ -248,6 +248,9 @@ class JobRunner:
                 found="state for a program's own loop",
                 action="leave --drain out",
             )
+        if format == "canonical" and (hydration := self.incarnation.states.hydration) is not None:
+            # It reads all rows: begun before they are here it would hold up all checkpoints.
+            await hydration.whole()
         driver = self.incarnation.driver
         retained = driver.collector.retained
         free = driver.savepoints.name(name, self.effects.clock.now_ms(), retained)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -29,10 +29,13 @@ from tidelog.ids import SeqNo
 from tidelog.state.config import FlushConfig
 from tidelog.state.event_time import EventTime
 from tidelog.state.key_groups import KeyGroupRange, encode_key, key_group
-from tidelog.state.log import ChangeSink
+from tidelog.state.log import ChangeSink, FlushMetrics
 from tidelog.state.registry import StateRegistry
 from tidelog.state.ttl import TtlSweep
 from tidelog.table.port import Table
+
+if TYPE_CHECKING:
+    from tidelog.state.recovery.hydration import TableHydration
 
 _NO_CHANGE = SeqNo(0)
 SWEPT_PER_STEP = 2048
@@ -58,17 +61,6 @@ MAX_BATCH_BYTES = 8 << 20
 
 
 @dataclass(slots=True)
-class FlushMetrics:
-    """Counters since the start."""
-
-    flushes: int = 0
-    changes: int = 0
-    """Rows of states that flushes wrote to the log, without those that are hidden."""
-    updates: int = 0
-    """Puts, deletes and appends that `changes` combine."""
-
-
-@dataclass(slots=True)
 class KeyedBackend:
     """State of one subtask; user-facing states are built over `rows`."""
 
@@ -84,6 +76,8 @@ class KeyedBackend:
     config: FlushConfig = field(default_factory=FlushConfig)
     memory: RowMemory = field(default_factory=RowMemory)
     """What the rows of all subtasks may take."""
+    hydration: "TableHydration | None" = None
+    """What of the table is missing; None: it has been whole from the beginning."""
     seqno: SeqNo = _NO_CHANGE
     updates: int = 0
     """What the changes below `seqno` combine, as far as it was counted."""
@@ -152,6 +146,11 @@ class KeyedBackend:
         """Like `use_key` for a key that is already encoded."""
         self.key = encoded
         self.key_prefix = key_group(encoded, self.key_groups).to_bytes(2, "big")
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether reads of the table never wait for parts of its files."""
+        return self.hydration is None or self.hydration.is_whole
 
     def rows_bytes(self) -> int:
         """About how much memory the rows take that are buffered, dirty or cached."""
@@ -383,7 +382,7 @@ class KeyedBackend:
             self._evict(surplus)
             self._account.holds(self.rows_bytes())
             yield
-        for sweep in self.sweeps:
+        for sweep in self.sweeps if self.is_whole else ():
             now_ms = self.now_ms()
             remaining = min(sweep.rows_due(now_ms), MAX_SWEPT)
             while remaining > 0:

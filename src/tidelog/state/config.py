@@ -1,9 +1,12 @@
 """What a job sets of its state: when write buffers are flushed, and the bounds of a restore."""
 
 from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 from tidelog.options.declaration import option
-from tidelog.options.kinds import Duration, Integer, Range, Size
+from tidelog.options.kinds import Choice, Duration, Integer, Range, Size
+
+Begin = Literal["at-once", "when-whole"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ class FlushConfig:
 
 @dataclass(frozen=True, slots=True)
 class RestoreConfig:
-    """Bounds of a restore; sizes in bytes."""
+    """When a job begins after a restore, and the bounds of the restore; sizes in bytes."""
 
     concurrency: int = option(
         8,
@@ -60,6 +63,19 @@ class RestoreConfig:
         "Rows that a replay merges before they go to the tables, over all subtasks; at most 3/8 "
         "of `memory`.",
         when="Raise it, with `memory`, when long logs change the same keys over and over.",
+    )
+    begin: Begin = option(
+        "when-whole",
+        Choice(get_args(Begin)),
+        "When a job handles records again: while its tables arrive, with what a record needs "
+        "fetched first, or when all tables are whole.",
+        when="at-once where a restart must not wait for its state.",
+    )
+    whole_bytes: int = option(
+        64 << 20,
+        Size(Range(0)),
+        "With `at-once`: tables of a process up to this size together are loaded whole first.",
+        when="0 where the link is so slow that even a small state takes long.",
     )
 
     def shared_by(self, subtasks: int, memory: int) -> "RestoreConfig":

@@ -22,14 +22,6 @@ from tidelog.ids import SeqNo
 _NO_CHANGE = SeqNo(0)
 
 
-class ChangeSink(Protocol):
-    """Where flushed changes go besides the table: the log, or nowhere when it is off."""
-
-    def submit(self, batch: ChangeBatch) -> None: ...
-
-    def submit_metadata(self, block: SealedBlock) -> None: ...
-
-
 class NoLog:
     """The changelog is off: changes reach the table only."""
 
@@ -67,6 +59,25 @@ class Base(msgspec.Struct, frozen=True):
     def changes(self) -> int:
         """Changes that were inherited as log: a restore replays them too."""
         return sum(layer.seqno - layer.upto for layer in self.inherited)
+
+
+class ChangeSink(Protocol):
+    """Where flushed changes go besides the table: the log, or nowhere when it is off."""
+
+    def submit(self, batch: ChangeBatch) -> None: ...
+
+    def submit_metadata(self, block: SealedBlock) -> None: ...
+
+
+@dataclass(slots=True)
+class FlushMetrics:
+    """Counters since the start."""
+
+    flushes: int = 0
+    changes: int = 0
+    """Rows of states that flushes wrote to the log, without those that are hidden."""
+    updates: int = 0
+    """Puts, deletes and appends that `changes` combine."""
 
 
 @dataclass(slots=True)

@@ -4,8 +4,9 @@ Invariants: `create` is refused, because the file system's is not known to have 
 are never answered from a cache.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from fsspec import AbstractFileSystem
@@ -37,7 +38,8 @@ def open_fsspec_store(url: str, effects: Effects, options: Mapping[str, Any]) ->
         ) from error
     except OSError as error:
         raise errors.from_os_error(error, f"store {url}") from error
-    return FsspecStore(url, filesystem, root, effects)
+    reopen = partial(open_fsspec_store, url, options=options)
+    return FsspecStore(url, filesystem, root, effects, reopen=reopen)
 
 
 class FsspecStore(PlainStore):
@@ -48,12 +50,23 @@ class FsspecStore(PlainStore):
     """
 
     def __init__(
-        self, url: str, filesystem: AbstractFileSystem, root: str, effects: Effects
+        self,
+        url: str,
+        filesystem: AbstractFileSystem,
+        root: str,
+        effects: Effects,
+        *,
+        reopen: "Callable[[Effects], FsspecStore] | None" = None,
     ) -> None:
+        """`reopen` makes the same store for another event loop; None: this one is for any."""
         self.url = url
         self._filesystem = filesystem
         self._root = root.rstrip("/")
         self._effects = effects
+        self._reopen = reopen
+
+    def apart(self, effects: Effects) -> "FsspecStore":
+        return self if self._reopen is None else self._reopen(effects)
 
     async def put(self, name: str, data: bytes) -> None:
         await self._write(name, data, mode="overwrite")

@@ -82,6 +82,10 @@ class GcsStore(PlainStore):
         self._model = model
         self._filesystem: GCSFileSystem | None = None
 
+    def apart(self, effects: Effects) -> "GcsStore":
+        prefix = self._root.rstrip("/")
+        return GcsStore(self.url, self._bucket, prefix, effects, self._options, self._model)
+
     async def put(self, name: str, data: bytes) -> None:
         await self._write(name, data, {})
 

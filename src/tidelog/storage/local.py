@@ -62,6 +62,9 @@ class LocalStore(PlainStore):
         self._prepared = False
         self.url = self._root.as_uri()
 
+    def apart(self, effects: Effects) -> "LocalStore":
+        return LocalStore(self._root, effects, durable=self._durable)
+
     async def put(self, name: str, data: bytes) -> None:
         await self._run(name, self._write, name, data, Path.replace)
 

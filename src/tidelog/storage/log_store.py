@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from tidelog.effects import Effects
 from tidelog.errors import ConfigError, ObjectExistsError, ObjectNotFoundError, RestoreError
 from tidelog.ids import Slot
 from tidelog.storage.document import FORMAT_VERSION, open_document, seal_document, without_key
@@ -110,6 +111,13 @@ class StoreWithLog:
 
     async def delete(self, name: str) -> None:
         await (await self._holder(name)).delete(name)
+
+    def apart(self, effects: Effects) -> "StoreWithLog":
+        def open_log(url: str) -> ObjectStore:
+            return self._open_log(url).apart(effects)
+
+        chosen = None if self._chosen is None else self._chosen.apart(effects)
+        return StoreWithLog(self._main.apart(effects), open_log, self._new_id, chosen)
 
     async def close(self) -> None:
         for store in {self._main, self._log, self._chosen}:

@@ -265,6 +265,9 @@ class StoreBelow(PlainStore):
         self._parent = parent
         self._path = f"{path}/"
 
+    def apart(self, effects: Effects) -> "StoreBelow":
+        return StoreBelow(self._parent.apart(effects), self._path.rstrip("/"))
+
     async def put(self, name: str, data: bytes) -> None:
         await self._parent.put(self._path + name, data)
 

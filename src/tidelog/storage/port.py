@@ -18,10 +18,11 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 import msgspec
 
+from tidelog.effects import Effects
 from tidelog.errors import ObjectExistsError, ObjectNotFoundError
 
 _RECENT: Final = 1024
@@ -128,6 +129,10 @@ class ObjectStore(Protocol):
         """Remove `name`; success also when it is already gone."""
         ...
 
+    def apart(self, effects: Effects) -> "ObjectStore":
+        """The same store for another event loop, where `effects` hold; this one closes it."""
+        ...
+
     async def close(self) -> None:
         """Release connections; the store cannot be used afterwards."""
         ...
@@ -138,6 +143,10 @@ class PlainStore:
 
     request_metrics: Final = None
     cipher: Final = None
+
+    def apart(self, effects: Effects) -> ObjectStore:
+        """Itself: most answer in any event loop."""
+        return cast(ObjectStore, self)
 
     async def close(self) -> None:
         """Nothing to release."""

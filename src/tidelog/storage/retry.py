@@ -118,6 +118,10 @@ class RetryingStore:
         request = _Request(self.request_metrics.delete, name)
         await self._call(request, partial(self._inner.delete, name))
 
+    def apart(self, effects: Effects) -> "RetryingStore":
+        inner = self._inner.apart(effects)
+        return RetryingStore(inner, self._policy, effects, self.request_metrics)
+
     async def close(self) -> None:
         await self._inner.close()
 

@@ -112,6 +112,10 @@ class S3fsStore(PlainStore):
         self._connect = connect
         self._filesystem: S3FileSystem | None = None
 
+    def apart(self, effects: Effects) -> "S3fsStore":
+        """A file system of the library is for one event loop."""
+        return S3fsStore(self.url, self._connect)
+
     async def put(self, name: str, data: bytes) -> None:
         await self._call(name, lambda s3: s3._call_s3("put_object", **self._key(name), Body=data))
 

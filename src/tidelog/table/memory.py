@@ -71,6 +71,9 @@ class MemoryTable:
             chunk = keys[start : start + most_rows]
             yield chunk, list(map(self._rows.__getitem__, chunk))
 
+    def is_empty(self) -> bool:
+        return not self._rows
+
     def clip(self, lower: bytes, upper: bytes | None) -> None:
         rows = list(self.scan(lower, upper))
         self._rows = dict(rows)
@@ -145,6 +148,8 @@ class MemoryTableFactory:
 
     def create(self, directory: Path) -> MemoryTable:
         return MemoryTable()
+
+    serve: ClassVar[None] = None
 
     def restore(self, directory: Path) -> MemoryTable:
         table = MemoryTable()

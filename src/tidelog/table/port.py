@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from tidelog.table.holes import Gaps, Holes
+
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
@@ -64,6 +66,9 @@ class Table(Protocol):
     def columns(self, most_rows: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """All keys in order and their values, in batches; for what reads the whole table once."""
 
+    def is_empty(self) -> bool:
+        """Whether there is no row; False also where that is not known without a look."""
+
     def clip(self, lower: bytes, upper: bytes | None) -> None:
         """Remove every entry but those with lower <= key < upper, without reading them all."""
 
@@ -82,6 +87,26 @@ class Table(Protocol):
         """Estimated size of the live data in bytes."""
 
     def close(self) -> None: ...
+
+
+class ServedTable(Table, Protocol):
+    """An open table whose files still arrive; reads meet holes, and wait until they are filled."""
+
+    def gaps(
+        self, keys: list[bytes], ranges: Sequence[tuple[bytes, bytes]] = (), rows: int = 1
+    ) -> Gaps:
+        """What is missing to read these keys, and the first rows of these ranges of keys.
+
+        Raises what reads raise. Callable from a thread.
+        """
+
+    def whole(self) -> None:
+        """All files are here: from now on it is compacted. Blocking; callable from a thread."""
+
+
+Serve = Callable[[Path, Holes, bool], ServedTable]
+"""Opens a table from a snapshot's files of which most are placeholders; blocking. The flag says
+that the tails of all files are there. Raises what `TableFactory.restore` and the holes raise."""
 
 
 class TableFactory(Protocol):
@@ -114,3 +139,7 @@ class TableFactory(Protocol):
 
         Raises CorruptObjectError when the files do not form a table of this kind.
         """
+
+    @property
+    def serve(self) -> Serve | None:
+        """Opens a table before its files are here; None: its tables cannot be."""

@@ -20,7 +20,6 @@ from typing import ClassVar, cast
 from weakref import WeakSet
 
 from rocksdict import (
-    Cache,
     Checkpoint,
     IngestExternalFileOptions,
     Rdict,
@@ -28,7 +27,6 @@ from rocksdict import (
     ReadOptions,
     SstFileWriter,
     WriteBatch,
-    WriteBufferManager,
     WriteOptions,
 )
 
@@ -37,8 +35,7 @@ from tidelog.events import Event
 from tidelog.table.failures import corrupt, failures, translate
 from tidelog.table.frame import Row, encode_rows, read_rows
 from tidelog.table.port import Freeze, PreparedRows, TableFile
-from tidelog.table.rocksdb_options import RocksDBConfig, RocksMemory
-from tidelog.table.rocksdict_options import TableOptions, table_options
+from tidelog.table.rocksdict_options import TableOptions
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +50,7 @@ _SST_SUFFIX = ".sst"
 _NAME = re.compile(rb"CURRENT|MANIFEST-\d+|\d+\.sst")
 
 
-class _Process:
+class Process:
     """Whether RocksDB can work in this process."""
 
     is_used = False
@@ -89,7 +86,7 @@ class _Process:
         cls.is_used = True
 
 
-os.register_at_fork(after_in_child=_Process.forked)
+os.register_at_fork(after_in_child=Process.forked)
 
 
 class RocksTable:
@@ -134,7 +131,7 @@ class RocksTable:
 
     def load(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         with failures(self._directory):
-            rows = _prepare(self._options, self._directory / "load", keys, values)
+            rows = prepare(self._options, self._directory / "load", keys, values)
         self.ingest(rows)
 
     def ingest(self, rows: PreparedRows) -> None:
@@ -190,6 +187,9 @@ class RocksTable:
                 self._directory, "all rows in one pass", f"an end before {cursor.key()!r}"
             )
 
+    def is_empty(self) -> bool:
+        return next(self.scan(b"", None), None) is None
+
     def clip(self, lower: bytes, upper: bytes | None) -> None:
         # A range that is empty gets no tombstone, which every later scan would have to pass.
         with failures(self._directory):
@@ -231,57 +231,7 @@ class RocksTable:
                 Event.TABLE_NOT_CLOSED.log(logger, directory=self._directory, error=error)
 
 
-class RocksTableFactory:
-    """Opens RocksDB tables that share one block cache and one write-buffer budget."""
-
-    kind: ClassVar[str] = "rocksdb"
-
-    def __init__(self, options: RocksDBConfig | None = None) -> None:
-        self._options = chosen = (options or RocksDBConfig()).within(RocksMemory())
-        assert chosen.block_cache_bytes is not None and chosen.write_buffers_bytes is not None
-        self._cache = Cache.new_hyper_clock_cache(chosen.block_cache_bytes, 0)
-        # Memtables count as part of the cache: together they keep one limit.
-        self._buffers = WriteBufferManager.new_write_buffer_manager_with_cache(
-            chosen.write_buffers_bytes, False, self._cache
-        )
-        # Of files that are written beside tables, side by side in several threads.
-        self._writing = table_options(chosen, self._cache, self._buffers)
-
-    @property
-    def memtable_bytes(self) -> int:
-        return self._buffers.get_usage()
-
-    @property
-    def block_cache_bytes(self) -> int:
-        return max(0, self._cache.get_usage() - self.memtable_bytes)
-
-    def prepare(
-        self, directory: Path, keys: Sequence[bytes], values: Sequence[bytes | None]
-    ) -> PreparedRows:
-        with failures(directory):
-            return _prepare(self._writing, directory, keys, values)
-
-    def create(self, directory: Path) -> RocksTable:
-        return self._open(directory, new=True)
-
-    def restore(self, directory: Path) -> RocksTable:
-        with failures(directory):
-            unpack(directory)
-        return self._open(directory, new=False)
-
-    def _open(self, directory: Path, *, new: bool) -> RocksTable:
-        _Process.check()
-        options = table_options(self._options, self._cache, self._buffers)
-        options.database.create_if_missing(new)
-        options.database.set_error_if_exists(new)
-        with failures(directory):
-            directory.mkdir(parents=True, exist_ok=True)
-            table = RocksTable(directory, options)
-        _Process.tables.add(table)
-        return table
-
-
-def _prepare(
+def prepare(
     options: TableOptions, directory: Path, keys: Sequence[bytes], values: Sequence[bytes | None]
 ) -> PreparedRows:
     """Sorted, distinct rows, written to SST files under `directory` if they are many: these become

@@ -4,7 +4,6 @@ Invariants: bytes, objects and changes are those that are stored; time and money
 model's and the price books', with their own defaults, and say for how long they were counted.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,17 +13,14 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from tidelog.changelog.segment import LogRange
-from tidelog.checkpoint.invariants import direct_needs
-from tidelog.checkpoint.manifest import Checkpoint
-from tidelog.checkpoint.sizes import replay_changes
+from tidelog.cost.measured.fetching import fetch_of
 from tidelog.cost.model.job import Settings, StoreLink
-from tidelog.cost.model.restoring import Fetch, Objects, restore_s
+from tidelog.cost.model.restoring import Fetch, first_record_s, restore_s
 from tidelog.cost.model.usage import DAY_S, MONTH_S
 from tidelog.cost.prices import PriceBook, choose_books
 from tidelog.storage import object_names
 from tidelog.ui.live import Json, figure
-from tidelog.ui.stored import StoreView, descriptor_sizes, problem_of
+from tidelog.ui.stored import StoreView, problem_of
 
 _KINDS: Final = {
     object_names.SEGMENTS: "log segments",
@@ -54,7 +50,9 @@ class RestorePart(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: int
     fetch: Fetch
     seconds: float
-    """By the model of `tidelog estimate`, from a started process to running tasks."""
+    """By the model of `tidelog estimate`, from a started process until its tables are whole."""
+    first_record_s: float
+    """Until a record is handled, where the job begins before that."""
     replay_s: float
     """The part of them in which changes are replayed."""
     link: StoreLink
@@ -116,50 +114,18 @@ def restore_part(view: StoreView) -> RestorePart | None:
     checkpoint = view.slots.newest
     if checkpoint is None:
         return None
-    fetch, settings = _fetch(view, checkpoint), Settings()
+    fetch, settings = fetch_of(view.inventory, checkpoint), Settings()
     total_s = restore_s(fetch, settings)
     return RestorePart(
         checkpoint=checkpoint.slot,
         fetch=fetch,
         seconds=total_s,
+        first_record_s=first_record_s(fetch, settings),
         replay_s=total_s - restore_s(replace(fetch, changes=0.0), settings),
         link=settings.link,
         replay_per_s=settings.materialize.replay_rate,
         possible=problem_of(view, checkpoint.slot) is None,
     )
-
-
-def _fetch(view: StoreView, checkpoint: Checkpoint) -> Fetch:
-    checkpoints = view.slots.checkpoints
-    ranges: set[LogRange] = set()
-    changes = 0
-    for _, state in checkpoint.subtasks():
-        ranges.update(state.ranges)
-        changes += replay_changes(state)
-    bytes_by_segment: Counter[str] = Counter()
-    for part in ranges:
-        bytes_by_segment[part.segment] += part.length
-    return Fetch(
-        manifests=Objects(len(checkpoints), sum(map(view.slots.sizes.__getitem__, checkpoints))),
-        described=_objects(descriptor_sizes(*checkpoints.values())),
-        files=_files(view, checkpoint),
-        segments=_objects(bytes_by_segment),
-        changes=changes,
-    )
-
-
-def _objects(sizes: Mapping[str, int]) -> Objects:
-    return Objects(len(sizes), sum(sizes.values()))
-
-
-def _files(view: StoreView, checkpoint: Checkpoint) -> Objects:
-    """The table files of its descriptors; those of a descriptor that cannot be read are missing."""
-    descriptors = view.inventory.descriptors
-    files: dict[str, int] = {}
-    for need in direct_needs(checkpoint):
-        if need.name in descriptors:
-            files |= descriptors[need.name].shared_bytes
-    return _objects(files)
 
 
 def bill_part(
@@ -184,7 +150,9 @@ def bill_part(
 
 
 def _sizes(view: StoreView) -> dict[str, list[int]]:
-    sizes: dict[str, list[int]] = {kind: [] for kind in _KINDS.values()}
+    sizes: dict[str, list[int]] = {}
+    for kind in _KINDS.values():
+        sizes[kind] = []
     for name, size in view.inventory.sizes.items():
         sizes[_KINDS[name.partition("/")[0] + "/"]].append(size)
     return {**sizes, "manifests": list(view.slots.sizes.values())}

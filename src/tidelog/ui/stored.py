@@ -181,12 +181,3 @@ def problem_of(view: StoreView, slot: Slot) -> str | None:
 def problems(view: StoreView, *, running: bool) -> tuple[Finding, ...]:
     """What is wrong with the store, and what to do, where `running` says that its job runs here."""
     return advised(view.findings, verdicts_on(view.slots, view.findings), running=running)
-
-
-def descriptor_sizes(*checkpoints: Checkpoint) -> dict[str, int]:
-    """Bytes of the descriptors that checkpoints name."""
-    sizes: dict[str, int] = {}
-    for checkpoint in checkpoints:
-        for ref in checkpoint.materializations():
-            sizes[ref.descriptor] = ref.size
-    return sizes

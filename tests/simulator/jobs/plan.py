@@ -14,7 +14,7 @@ from random import Random
 from typing import Any, Final, Literal
 
 from tests.simulator.jobs import stages
-from tests.simulator.jobs.source import DISORDER_MS, Arrivals, Record, drawn_arrivals
+from tests.simulator.jobs.source import DISORDER_MS, STREAM_S, Arrivals, Record, drawn_arrivals
 from tidelog import Checkpoint, Job, Sink
 from tidelog.runtime.config import Mode
 
@@ -171,32 +171,48 @@ def lifecycle(rng: Random) -> FixedPlan:
     return replace(graph.plan(), drained=graph.drained)
 
 
-def _drawn(rng: Random, *, plain: bool = False) -> Graph:
+def wide(rng: Random) -> JobPlan:
+    """The same with keys so long that each row of a table is a block, and slower input."""
+    return _drawn(rng, key_width=300, stream_s=10.0).plan()
+
+
+def _drawn(
+    rng: Random, *, plain: bool = False, key_width: int = 0, stream_s: float = STREAM_S
+) -> Graph:
     timed = rng.random() < 0.4
-    draw_key = _hot_keys(rng)
+    draw_key = _hot_keys(rng, key_width)
     count = rng.choice((1, 1, 2, 3))
-    sources = tuple(_source(rng, number, draw_key, timed, plain) for number in range(count))
+    sources = tuple(
+        _source(rng, number, draw_key, timed, plain, stream_s) for number in range(count)
+    )
     branches = {f"sink-{n}": _branch(rng, timed) for n in range(rng.choice((1, 1, 2)))}
     if rng.random() < 0.3:
         branches["as-they-are"] = ()
     return Graph(sources, branches, rng.choice((1, 2, 2, 3, 4)))
 
 
-def _hot_keys(rng: Random) -> Callable[[], str]:
-    """Draws keys of which a few are hot."""
+def _hot_keys(rng: Random, width: int) -> Callable[[], str]:
+    """Draws keys of which a few are hot, filled up to that width."""
     count, skew = rng.choice((1, 5, 12, 30)), rng.choice((0.3, 1.0, 3.0))
-    return lambda: f"k{int(count * rng.random() ** skew)}"
+    return lambda: f"k{int(count * rng.random() ** skew)}".ljust(width, "-")
 
 
 def _source(
-    rng: Random, number: int, draw_key: Callable[[], str], timed: bool, plain: bool
+    rng: Random,
+    number: int,
+    draw_key: Callable[[], str],
+    timed: bool,
+    plain: bool,
+    stream_s: float,
 ) -> SourcePlan:
     def record(n: int, time: int) -> Record:
         return Record(draw_key(), 1_000_000 * number + n, rng.randrange(100), time)
 
     # One split in the order of time: only then is no record late, however buffers interleave.
     splits = (1,) if timed else (0, 1, 1, 2, 3, 3)
-    arrivals = drawn_arrivals(rng, record, splits, (0, 10, 40, 60, 80), at_once=0.25)
+    arrivals = drawn_arrivals(
+        rng, record, splits, (0, 10, 40, 60, 80), at_once=0.25, stream_s=stream_s
+    )
     then = [stages.event_time(DISORDER_MS)] if timed else []
     if not plain:
         then += [

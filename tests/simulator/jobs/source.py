@@ -85,10 +85,11 @@ def drawn_arrivals(
     *,
     at_once: float = 0.4,
     open_until: float = 0.0,
+    stream_s: float = STREAM_S,
 ) -> Arrivals:
     """As many splits as one of `splits`; `make` gets number and event time of each record.
 
-    `at_once` is the share of splits that are there from the start.
+    `at_once` is the share of splits that are there from the start; the others come in `stream_s`.
     """
     drawn: dict[str, Split] = {}
     for at in range(rng.choice(splits)):
@@ -97,7 +98,7 @@ def drawn_arrivals(
         times = [begins + n * pace + rng.randrange(DISORDER_MS) for n in range(length)]
         records = tuple(make(10_000 * at + n, time) for n, time in enumerate(times))
         if rng.random() >= at_once:
-            every_s = STREAM_S / max(1, length)
+            every_s = stream_s / max(1, length)
         drawn[f"split-{at}"] = Split(records, every_s, open_until)
     chunk, pause = rng.choice((2, 10, 50)), rng.choice((0.03, 0.1, 0.3))
     # Blocking reads take time, so that barriers of different sources drift apart.

@@ -21,6 +21,7 @@ from tidelog import Checkpoint, JobResult, JobRunner
 from tidelog.checkpoint.manifest import SavepointFormat
 from tidelog.errors import (
     CheckpointFailedError,
+    CorruptObjectError,
     FencedError,
     MaterializationFailedError,
     ObjectNotFoundError,
@@ -104,6 +105,8 @@ class Incarnation:
         own = self.runner.generation
         if isinstance(error, _OF_THE_OVERTAKEN):
             return own is not None and own >= newest
+        if isinstance(error, CorruptObjectError) and self.process.damaged:
+            return False
         injected = isinstance(error.__cause__, ConnectionError)
         return not injected and not isinstance(error, _EXPLAINED)
 

@@ -81,9 +81,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
     _scheduled: list[asyncio.TimerHandle]
     _stopping: bool
 
-    def __init__(self, order: Random | None = None, rounds: int = _ROUNDS) -> None:
+    def __init__(
+        self, order: Random | None = None, rounds: int = _ROUNDS, began: float = 0.0
+    ) -> None:
         super().__init__()
-        self._now = 0.0
+        self._now = began
         self.next_age: Callable[[], int] = count().__next__
         """A number for a new future or task."""
         self._order = order

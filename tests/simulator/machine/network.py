@@ -19,6 +19,7 @@ from tests.support.faults import ForwardingStore
 from tidelog.errors import TidelogError
 from tidelog.storage.errors import object_at, store_unreachable
 from tidelog.storage.memory import MemoryStore
+from tidelog.storage.object_names import TABLES
 
 T = TypeVar("T")
 
@@ -92,6 +93,29 @@ class StoreClient(ForwardingStore):
         super().__init__(network.truth)
         self._network = network
         self._process = process
+
+    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        weather, rng = self._network.weather, self._process.rng
+        if self._process.file_s and start == 0 and name.startswith(TABLES) and not weather.calm:
+            await self._until_it_arrives(name)
+        data = await super().get(name, start, length)
+        rate = 0.0 if weather.calm or not name.startswith(TABLES) else weather.scenario.damages
+        if not rate or not data or rng.random() >= rate:
+            return data
+        self._process.damaged = True
+        self._network.trace.add(self._process.name, "a bit of it is changed")
+        position = rng.randrange(len(data))
+        changed = bytes((data[position] ^ 1 << rng.randrange(8),))
+        return data[:position] + changed + data[position + 1 :]
+
+    async def _until_it_arrives(self, name: str) -> None:
+        """Raise StoreUnreachableError where the whole of a file does not arrive yet."""
+        process, now = self._process, asyncio.get_running_loop().time()
+        arrives = process.arrivals.setdefault(name, now + process.rng.random() * process.file_s)
+        if now < arrives:
+            await asyncio.sleep(_NOTICED_S)
+            what = object_at(self._network.truth.url, name)
+            raise store_unreachable(what, "it has not arrived yet (simulated)")
 
     async def _call(self, operation: str, name: str, effect: Callable[[], Awaitable[T]]) -> T:
         self._process.check_alive()

@@ -5,22 +5,29 @@ store and the sinks' outside world.
 """
 
 import asyncio
+import errno
+import os
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, ParamSpec, TypeVar
 
-from tests.simulator.machine.loop import OWNER
+from tests.simulator.machine.loop import OWNER, VirtualLoop, run_virtual
 from tidelog import StoreUnreachableError
 from tidelog.concurrency import to_end
 from tidelog.effects import Effects, InlineOffload
+from tidelog.state.recovery import partial_file
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 EPOCH_MS = 1_700_000_000_000
+_TAIL_BYTES = 300
+"""Enough to find where the tail of a file begins, and less than most tails."""
 _THREAD_S = 0.02
 """The longest time that most functions take in a simulated thread ..."""
 _BUSY_S = 0.4
@@ -48,6 +55,14 @@ class Process:
     suspended: asyncio.Event = field(default_factory=asyncio.Event)
     busy_until: float = 0.0
     """Virtual time until which a function keeps the process's event loop busy."""
+    damaged: bool = False
+    """A part of an object arrived at the process that was not what is stored."""
+    file_s: float = 0.0
+    """Virtual seconds until the whole of a table's file arrives at the process, at most."""
+    arrivals: dict[str, float] = field(default_factory=dict)
+    """When the files arrive that it has asked for."""
+    full_disks: float = 0.0
+    """Share of the parts of table files that find its disk full."""
     _steps: int = 0
     _held_until: float = 0.0
 
@@ -97,6 +112,28 @@ def work(seconds: float) -> None:
         process.busy_until = max(process.busy_until, now) + seconds
 
 
+@contextmanager
+def small_files() -> Iterator[None]:
+    """Tables of a few rows arrive in as many parts as large ones, on disks that may be full, as the
+    processes say that write them.
+    """
+    write, least_bytes = os.pwrite, partial_file.TAIL_MINIMUM
+
+    def write_or_fail(file: int, data: Any, offset: int) -> int:
+        process = OWNER.get()
+        if not isinstance(process, Process) or process.full_disks == 0.0:
+            return write(file, data, offset)
+        if process.rng.random() < process.full_disks:
+            raise OSError(errno.ENOSPC, "the disk is full (simulated)")
+        return write(file, data, offset)
+
+    os.pwrite, partial_file.TAIL_MINIMUM = write_or_fail, _TAIL_BYTES  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        os.pwrite, partial_file.TAIL_MINIMUM = write, least_bytes  # type: ignore[misc]
+
+
 class SimulatedThreads(InlineOffload):
     """Runs functions a little later, as a thread pool does: meanwhile the loop goes on.
 
@@ -136,9 +173,38 @@ class SimulatedThreads(InlineOffload):
     """No function of a simulated job waits for ever."""
 
 
+class SimulatedAside:
+    """Runs a coroutine in a loop of its own, while its process stops and the others wait.
+
+    Its time goes on from that of the process, which is busy as long.
+    """
+
+    def __init__(self, process: Process, effects: Effects) -> None:
+        self._process = process
+        self.effects = replace(effects, offload=InlineOffload())
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
+        async def limited() -> T:
+            return await asyncio.wait_for(work(), seconds)
+
+        outer = asyncio.get_running_loop()
+        began = max(outer.time(), self._process.busy_until)
+        inner = VirtualLoop(began=began)
+        asyncio._set_running_loop(None)
+        try:
+            return run_virtual(limited(), inner)
+        finally:
+            asyncio._set_running_loop(outer)
+            self._process.busy_until = inner.time()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 def effects_of(process: Process, *, threads: bool = False) -> Effects:
     """The outside world of a process."""
-    return Effects(process, process.rng, SimulatedThreads(process) if threads else InlineOffload())
+    offload = SimulatedThreads(process) if threads else InlineOffload()
+    return Effects(process, process.rng, offload, partial(SimulatedAside, process))
 
 
 _MOVES = 0.3

@@ -27,6 +27,7 @@ from typing import Any, Final
 from tests.simulator.checks.restoring import check_restores
 from tests.simulator.checks.violation import Property, Violation
 from tests.simulator.machine.loop import EndlessError, StandstillError, VirtualLoop, run_virtual
+from tests.simulator.machine.process import small_files
 from tests.simulator.run.branching import BranchingWorld
 from tests.simulator.run.nights import NightlyWorld
 from tests.simulator.run.scenario import Scenario
@@ -64,7 +65,7 @@ def run_seed(
     """Run one seed in a folder below `directory`; `listener` gets every event of its trace."""
     below = directory / f"{scenario.name}-{seed}"
     try:
-        with _undisturbed():
+        with _undisturbed(), small_files():
             return _outcome(seed, scenario, below, listener)
     finally:
         shutil.rmtree(below, ignore_errors=True)

@@ -15,13 +15,14 @@ from tests.simulator.jobs.evolution import evolving
 from tests.simulator.jobs.fixed import shop, visits, with_rules
 from tests.simulator.jobs.joins import joins
 from tests.simulator.jobs.nightly import nightly
-from tests.simulator.jobs.plan import JobPlan, lifecycle, make_plan, relay
+from tests.simulator.jobs.plan import JobPlan, lifecycle, make_plan, relay, wide
 from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.config import CheckpointConfig
 from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.runtime.config import JobConfig, UnalignedConfig
 from tidelog.state.config import FlushConfig, RestoreConfig
 from tidelog.storage.retry_policy import RetryPolicy
+from tidelog.table.rocksdb_options import RocksDBConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,15 @@ class Scenario:
     """Virtual seconds until all faults stop."""
     rocksdb: bool = False
     """Tables in RocksDB; without it in memory."""
+    begins_early: float = 0.0
+    """Share of incarnations that handle records before their tables are here; these are in small
+    blocks and files."""
+    file_s: float = 0.0
+    """Virtual seconds until the whole of a table's file arrives at such an incarnation, at most."""
+    damages: float = 0.0
+    """A part of a table's file arrives with a bit changed."""
+    full_disks: float = 0.0
+    """A part of a table's file cannot be written, for the disk is full."""
 
 
 _FAULTS: Final = Scenario("", "", requests=0.03, crash=0.4, supersede=0.3)
@@ -157,6 +167,22 @@ _ALL: Final = (
         local_copies=0.3,
     ),
     replace(_FAULTS, name="rocksdb", about="everything, over RocksDB tables", rocksdb=True),
+    replace(
+        _FAULTS,
+        name="hydration",
+        about="incarnations that handle records while their tables arrive, slow, damaged or never",
+        rocksdb=True,
+        begins_early=0.8,
+        file_s=8.0,
+        chaos_s=12.0,
+        crash=0.7,
+        rescale=0.4,
+        damages=0.01,
+        full_disks=0.005,
+        local_copies=0.2,
+        savepoints=0.2,
+        jobs=wide,
+    ),
     Scenario(
         "held",
         "processes stand still at any step, also of their start, and go on beside a successor",
@@ -247,6 +273,9 @@ CHANGELOG: Final = 0.8
 RETRY: Final = RetryPolicy(
     attempt_timeout=1.0, hedge_after=0.25, first_backoff=0.02, max_backoff=0.4, deadline=3.0
 )
+_SMALL_BLOCKS: Final = RocksDBConfig(
+    block_bytes=256, target_file_bytes=64 << 10, write_buffer_bytes=64 << 10
+)
 _NEVER: Final = 10**9
 
 
@@ -287,7 +316,7 @@ def _make_settings(rng: Random, scenario: Scenario, plan: JobPlan, work_dir: Pat
             concurrency=rng.choice((1, 2, 4)),
         ),
         materialize=MaterializeConfig(
-            interval=rng.choice((0.7, 2.0, 5.0)),
+            interval=rng.choice((0.1, 0.4) if scenario.begins_early else (0.7, 2.0, 5.0)),
             log_factor=rng.choice((1.0, 4.0)),
             min_log_bytes=rng.choice((500, 100_000)),
             tolerable_failures=_NEVER,
@@ -307,5 +336,7 @@ def _make_settings(rng: Random, scenario: Scenario, plan: JobPlan, work_dir: Pat
             concurrency=rng.choice((1, 8)),
             read_ahead_bytes=rng.choice((200, 1 << 20)),
             replay_bytes=rng.choice((200, 1 << 20)),
+            whole_bytes=0,
         ),
+        rocksdb=_SMALL_BLOCKS if scenario.begins_early else RocksDBConfig(),
     )

@@ -223,6 +223,8 @@ class World:
             # As often as not in its start.
             steps = rng.choice((_STEPS_OF_A_START, _STEPS_OF_A_START, _STEPS))
             process.suspension = 1 + rng.randrange(steps), rng.random() * scenario.chaos_s
+        if not calm:
+            process.full_disks = scenario.full_disks
         effects = effects_of(process, threads=rng.random() < 0.5)
         store: ObjectStore = StoreClient(self.network, process)
         if rng.random() < 0.5:
@@ -242,6 +244,8 @@ class World:
             )
         else:
             runner = JobRunner(job, store, config, effects, restore_from=origin)
+        if config.restore.begin == "at-once":
+            process.file_s = scenario.file_s
         incarnation = Incarnation(process, runner, version, actors)
         self._note(f"{name} starts")
         spared = calm or scenario.loses_objects  # nobody else has its rows then
@@ -269,6 +273,10 @@ class World:
         settings = self._settings
         if self._machines is not None:
             settings = replace(settings, local_recovery=self._machines.local_copies)
+        early = self.scenario.begins_early
+        if early and self._rng.random() < early:
+            settings = replace(settings, restore=replace(settings.restore, begin="at-once"))
+            self._note("begins before its tables are whole")
         if not self._rescales:
             return settings
         changelog = self._rng.random() < CHANGELOG

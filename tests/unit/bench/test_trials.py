@@ -7,8 +7,16 @@ import pytest
 
 from tests.support.bench_trials import trial_in
 from tests.support.depth import more_in_depth
+from tidelog.effects import CACHE_VARIABLE
 from tidelog_bench.experiment import Experiment, Reading, Setting, Size
-from tidelog_bench.experiments import checkpoints, experiments, restore, stability, unaligned
+from tidelog_bench.experiments import (
+    checkpoints,
+    experiments,
+    restart,
+    restore,
+    stability,
+    unaligned,
+)
 
 STORE: dict[str, Setting] = {"latency_ms": 1.0, "mb_per_s": 100.0}
 
@@ -169,3 +177,32 @@ def test_records_arrive_at_a_share_of_what_the_system_can_take(
     assert found["checkpoints"] > 0
     assert 0 < found["checkpoint_p50_ms"] <= found["checkpoint_p99_ms"]
     assert found["checkpoint_p99_ms"] <= found["checkpoint_max_ms"]
+
+
+RESTARTED: dict[str, Setting] = {
+    "latency_ms": 5.0,
+    "mb_per_s": 20.0,
+    "state_gb": 0.01,
+    "log_changes": 2_000,
+    "checkpoint_s": 0.2,
+    "warm_records": 2_000,
+    "records": 2_000,
+    "keys": "zipf",
+}
+
+
+@pytest.mark.parametrize("use", ["job", "program"])
+def test_a_restart_that_does_not_wait_for_its_state_looks_up_the_rows_that_were_stored(
+    tmp_path: Path, use: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    settings = {**RESTARTED, "use": use, "records": 8_192 if use == "program" else 70_000}
+    found = reading(restart, settings, "at-once", tmp_path).figures
+    whole = reading(restart, settings, "when-whole", tmp_path).figures
+    assert found["first_output_s"] <= found["to_512_s"]
+    assert found["requests"] > whole["requests"]
+    assert found["left_files"] == found["left_mb"] == 0
+    if use == "job":
+        assert found["to_512_s"] <= found["to_8192_s"] <= found["to_65536_s"]
+        assert found["first_output_s"] < found["whole_s"]
+    assert len(list((tmp_path / "cache" / "bench-restart").iterdir())) == 1

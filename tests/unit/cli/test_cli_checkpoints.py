@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict
 
-from tests.support.cli import files, lay_out, restored_rows, tidelog
+from tests.support.cli import files, lay_out, restored_rows, tidelog, undocumented
 from tests.support.damage import (
     Damage,
     a_table_file,
@@ -35,6 +35,23 @@ def test_rows_are_what_the_job_counted(table: str, tmp_path: Path) -> None:
     wanted = {word: 2 * WORDS.count(word) for word in WORDS}
     assert {row["key"]: row["value"] for row in rows} == wanted
     assert {row["subtask"] for row in rows} == {0, 1}
+
+
+def test_a_dry_run_says_what_a_start_would_read_and_writes_nothing(
+    store: Path, tmp_path: Path
+) -> None:
+    before = files(store)
+    result = tidelog("restore", store, "--dry-run", "--json")
+    told = json.loads(result.stdout)
+    assert result.exit_code == 0 and files(store) == before
+    assert undocumented(told) == set()
+    assert told["reads"]["files"]["bytes"] > 0 or told["reads"]["changes"] > 0
+    assert told["first_record_s"] > 0
+    assert "begin at-once: first record after" in tidelog("restore", store, "--dry-run").stdout
+    for options in ((), ("--dry-run", "--to", tmp_path / "to")):
+        refused = tidelog("restore", store, *options)
+        assert refused.exit_code == 2 and "--dry-run" in refused.stderr
+    assert not (tmp_path / "to").exists()
 
 
 def test_every_kind_of_state_is_decoded(store: Path, tmp_path: Path) -> None:

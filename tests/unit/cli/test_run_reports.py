@@ -18,7 +18,7 @@ from tidelog.cli.run.live import LiveView, panel
 from tidelog.cli.run.reports import STOPPING, Ending, JsonReports, PlainLines, ReadSpeed
 from tidelog.cli.run.running import Speedometer
 from tidelog.ids import Generation, Slot
-from tidelog.runtime.status.checkpoints import CheckpointsStatus, RestoreStatus
+from tidelog.runtime.status.checkpoints import CheckpointsStatus, HydrationStatus, RestoreStatus
 from tidelog.runtime.status.distribution import Distribution
 from tidelog.runtime.status.status import OperatorStatus, WorkerStatus
 from tidelog.storage.memory import MemoryStore
@@ -50,6 +50,20 @@ def test_a_long_restore_shows_how_much_is_left() -> None:
     assert lines[1].startswith(
         "words: restored 25% of checkpoint 5, 3.0 s left; read 1.0 KiB of 4.0 KiB"
     )
+
+
+def test_a_job_that_began_before_its_tables_were_whole_says_how_much_of_them_is_here() -> None:
+    lines: list[str] = []
+    reporter = PlainLines(5.0, lambda line, _: lines.append(line))
+    hydration = HydrationStatus(0.34, 60.0, 3 << 30, 9 << 30, 21_000)
+    for seconds, part in ((0, hydration), (6, hydration), (12, replace(hydration, seconds=70.0))):
+        restore = RestoreStatus(Slot(5), 1.0, seconds=0.5, hydration=part)
+        reporter.observe(at(replace(RUNNING, restore=restore), seconds), ReadSpeed(10.0, 20.0))
+    assert lines[1].startswith(
+        "words: serving 34% of 9.0 GiB here, 21,000 blocks fetched on demand, "
+        "whole in about 60.0 s; records 1,000, 10/s"
+    )
+    assert lines[2].startswith("words: records 1,000, 10/s")
 
 
 def test_a_plain_line_is_short_and_says_what_is_wrong() -> None:

@@ -27,7 +27,7 @@ def test_a_newer_library_is_logged_once(
         ParquetSource(tmp_path)
     said = [r for r in caplog.records if getattr(r, "event", "") == "library_not_tested"]
     assert [r.getMessage() for r in said if r.levelno == logging.WARNING] == times * [
-        f"pyarrow {version} is newer than the versions that tidelog was tested with, up to 26.0"
+        f"pyarrow {version} is newer than what tidelog was tested with, up to 26.0"
     ]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.cost.model.embedded import estimate_changelog
+from tidelog.cost.model.embedded import estimate_changelog, estimate_incremental
 from tidelog.cost.model.job import Settings, Workload
 from tidelog.cost.plan import (
     INTERVALS,
@@ -99,6 +99,17 @@ def test_every_candidate_runs_as_it_stands_and_its_interval_decides() -> None:
         assert one.estimate.trigger == "interval"
         assert one.estimate.materialize_s == one.interval_s
         assert one.replay_target_s is not None and one.replay_target_s >= 2
+
+
+def test_a_job_that_does_not_wait_for_its_tables_begins_after_the_same_time_at_any_size() -> None:
+    begins = []
+    for keys in (1_000_000, 1_000_000_000):
+        workload = Workload(writes_per_s=2_000, keys=keys)
+        estimate = estimate_incremental(workload, Settings())
+        assert estimate.first_record_s <= estimate.restore_s
+        begins.append(estimate.first_record_s)
+    # The manifest of a large table is larger.
+    assert begins[1] < begins[0] + 1 < estimate.restore_s
 
 
 def test_costs_fall_and_restores_grow_with_the_interval() -> None:

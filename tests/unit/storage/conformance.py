@@ -7,6 +7,7 @@ from itertools import pairwise, product
 
 import pytest
 
+from tidelog.effects import Effects
 from tidelog.errors import ConfigError, ObjectExistsError, ObjectNotFoundError
 from tidelog.storage.port import ObjectStore
 
@@ -46,6 +47,19 @@ class StoreConformance:
                 assert await store.get("segments/one.seg") == data
                 info = await store.head("segments/one.seg")
                 assert (info.name, info.size) == ("segments/one.seg", len(data))
+
+    async def test_it_is_read_from_another_event_loop_while_its_own_one_waits(
+        self, opener: Opener
+    ) -> None:
+        async with opened(opener) as store:
+            await store.put("tables/one.sst", b"0123456789")
+            assert await store.get("tables/one.sst", 2, 3) == b"234"
+            effects = Effects()
+            aside = effects.aside(effects)
+            apart = store.apart(aside.effects)
+            assert aside.run(lambda: apart.get("tables/one.sst", 4, 2), 60) == b"45"
+            aside.close()
+            assert await store.get("tables/one.sst", 6, 2) == b"67"
 
     async def test_a_create_writes_an_absent_name_and_no_other(self, opener: Opener) -> None:
         async with opened(opener) as store:

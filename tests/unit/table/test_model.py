@@ -19,7 +19,7 @@ from tests.property.profiles import looking
 from tests.unit.table.conformance import SMALL_BUFFERS, digests, lay_out, put, rows
 from tidelog.table.memory import MemoryTableFactory
 from tidelog.table.port import Table, TableFactory, TableFile
-from tidelog.table.rocksdb import RocksTableFactory
+from tidelog.table.rocksdb_factory import RocksTableFactory
 
 KEYS = st.binary(max_size=3)
 BATCHES = st.dictionaries(KEYS, st.none() | st.binary(max_size=40), max_size=30)

@@ -25,7 +25,8 @@ from tidelog.errors import ConfigError, CorruptObjectError, InvariantError, Stor
 from tidelog.storage.memory import MemoryStore
 from tidelog.table.memory import MemoryTableFactory
 from tidelog.table.port import TableFactory
-from tidelog.table.rocksdb import SNAPSHOT_NAME, RocksTable, RocksTableFactory
+from tidelog.table.rocksdb import SNAPSHOT_NAME, RocksTable
+from tidelog.table.rocksdb_factory import RocksTableFactory
 from tidelog.table.rocksdb_options import MANIFEST_BYTES
 
 

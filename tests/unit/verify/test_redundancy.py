@@ -24,7 +24,7 @@ from tidelog.checkpoint.descriptor import TableObject, decode_descriptor
 from tidelog.storage import object_names
 from tidelog.storage.document import checksum
 from tidelog.table.frame import Row
-from tidelog.table.rocksdb import RocksTableFactory
+from tidelog.table.rocksdb_factory import RocksTableFactory
 
 HISTORY = (4).to_bytes(2, "big")
 """The state of `filled` that lists elements."""

@@ -53,6 +53,7 @@ _COLUMNS: Final[Sequence[Column]] = (
     ("uploaded", "uploaded_bytes_per_day", lambda count: size(int(count))),
     ("stored", "stored_bytes", lambda count: size(int(count))),
     ("checkpoint", "checkpoint_s", span),
+    ("first record", "first_record_s", span),
     ("restore", "restore_s", span),
 )
 

@@ -260,14 +260,17 @@ def figures(status: JobStatus, speed: ReadSpeed) -> Iterator[tuple[str, str]]:
 
 
 def _restored(status: JobStatus) -> Iterator[tuple[str, str]]:
-    """How far the restore of a job is that has not begun to run."""
-    restore = status.restore
-    if status.phase != "restoring" or restore is None:
-        return
-    remaining = "" if restore.eta_s is None else f", {seconds_text(restore.eta_s)} left"
-    yield "restored", f"{restore.fraction:.0%} of checkpoint {restore.checkpoint}{remaining}"
-    yield "read", f"{size(restore.bytes)} of {size(restore.total_bytes)}"
-    yield "replayed", f"{restore.changes:,} of {plural(restore.total_changes, 'change')}"
+    """How far the restore of a job is, also of one that handles records before its end."""
+    restore, tables = status.restore, status.restore.hydration if status.restore else None
+    if restore is not None and status.phase == "restoring":
+        remaining = "" if restore.eta_s is None else f", {seconds_text(restore.eta_s)} left"
+        yield "restored", f"{restore.fraction:.0%} of checkpoint {restore.checkpoint}{remaining}"
+        yield "read", f"{size(restore.bytes)} of {size(restore.total_bytes)}"
+        yield "replayed", f"{restore.changes:,} of {plural(restore.total_changes, 'change')}"
+    elif tables is not None and tables.seconds is None:
+        remaining = "" if tables.eta_s is None else f", whole in about {seconds_text(tables.eta_s)}"
+        here = f"{tables.fraction:.0%} of {size(tables.total_bytes)} here"
+        yield "serving", f"{here}, {plural(tables.blocks, 'block')} fetched on demand{remaining}"
 
 
 def _troubles(status: JobStatus) -> Iterator[tuple[str, str]]:

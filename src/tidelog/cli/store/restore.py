@@ -12,12 +12,17 @@ from urllib.parse import quote
 import click
 import msgspec
 
+from tidelog.catalog.inventory import described, read_slots
 from tidelog.catalog.locate import CheckpointName, find
 from tidelog.checkpoint.manifest import OperatorState, SubtaskState
 from tidelog.cli.exit_codes import EXIT_OK
 from tidelog.cli.options import option
-from tidelog.cli.output import Rows, Step
+from tidelog.cli.output import Rows, Step, fields_of
 from tidelog.cli.store.options import StoreCommand, checkpoint_option, on_store, selected
+from tidelog.cli.values import size, span
+from tidelog.cost.measured.fetching import fetch_of
+from tidelog.cost.model.job import Settings
+from tidelog.cost.model.restoring import first_record_s, restore_s
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, usable_path
 from tidelog.state.recovery.base_table import reading_factory
@@ -25,10 +30,11 @@ from tidelog.state.recovery.progress import RestoreProgress
 from tidelog.state.recovery.restorer import Restorer
 from tidelog.state.schema.decode import RowDecoder
 from tidelog.table.port import Table
-from tidelog.table.rocksdb import RocksTableFactory
+from tidelog.table.rocksdb_factory import RocksTableFactory
 
 Format = Literal["rocksdb", "jsonl"]
 
+_READ: Final = {"files": "table files", "segments": "log segments", "described": "descriptors"}
 _SHOW_S: Final = 0.2
 _COPY_ROWS: Final = 10_000
 
@@ -41,8 +47,13 @@ _COPY_ROWS: Final = 10_000
     "--to",
     "directory",
     type=click.Path(path_type=Path),
-    required=True,
     help="A directory that is empty or does not exist.",
+)
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Write nothing: say what a start from the checkpoint would read and how long it would "
+    "take, to the first record and until its tables are whole.",
 )
 @option(
     "--format",
@@ -55,7 +66,8 @@ async def command(
     invocation: StoreCommand,
     checkpoint: CheckpointName,
     operator: str | None,
-    directory: Path,
+    directory: Path | None,
+    dry_run: bool,
     output_format: Format,
 ) -> int:
     """Write the state of a checkpoint in the store at URL to a local directory.
@@ -63,6 +75,12 @@ async def command(
     The store is only read. When something fails, nothing is left in the directory.
     """
     output, effects = invocation.output, invocation.effects
+    if dry_run:
+        if directory is not None or operator is not None:
+            raise click.UsageError("--dry-run is about a start: give no --to and no --operator")
+        return await _forecast(invocation, checkpoint)
+    if directory is None:
+        raise click.UsageError("give --to DIRECTORY, or --dry-run")
     entry = await find(invocation.store, checkpoint)
     chosen = selected(entry, operator)
     progress = RestoreProgress.of(effects.clock, (state for _, state in chosen))
@@ -84,6 +102,39 @@ async def command(
         },
         Rows(subtasks, "operator", "subtask", "changes", "rows", "path"),
         f"checkpoint {entry.slot} restored",
+    )
+    return EXIT_OK
+
+
+async def _forecast(invocation: StoreCommand, checkpoint: CheckpointName) -> int:
+    """Say what a start from a checkpoint would read, and how long it would take."""
+    store, settings = invocation.store, Settings()
+    entry = await find(store, checkpoint)
+    fetch = fetch_of(await described(store, await read_slots(store)), entry)
+    link = settings.link
+    first_s, whole_s = first_record_s(fetch, settings), restore_s(fetch, settings)
+    fields = {
+        "url": store.url,
+        "checkpoint": entry.slot,
+        "first_record_s": first_s,
+        "restore_s": whole_s,
+        "reads": fields_of(fetch),
+        "bandwidth_bytes_per_s": link.bytes_per_s,
+        "latency_s": link.latency_s,
+    }
+    invocation.output.show(
+        fields,
+        Rows(
+            [(name, getattr(fetch, name)) for name in ("files", "segments", "described")],
+            ("reads", lambda row: _READ[row[0]]),
+            ("objects", lambda row: f"{row[1].count:,.0f}"),
+            ("bytes", lambda row: size(int(row[1].bytes))),
+        ),
+        f"{fetch.changes:,.0f} changes to replay",
+        f"begin at-once: first record after {span(first_s)}, tables whole after "
+        f"about {span(whole_s)}",
+        f"begin when-whole: first record after {span(whole_s)}",
+        f"with {size(int(link.bytes_per_s))}/s and {span(link.latency_s)} a request",
     )
     return EXIT_OK
 

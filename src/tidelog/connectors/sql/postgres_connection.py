@@ -15,10 +15,10 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
+from tidelog.concurrency import interruptible
 from tidelog.connectors.outside import Wait, answered, bounded
 from tidelog.connectors.sql.upserts import quoted
 from tidelog.connectors.tested import note_version
-from tidelog.effects import interruptible
 from tidelog.errors import (
     AccessDeniedError,
     ConfigError,

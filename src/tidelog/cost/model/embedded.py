@@ -19,7 +19,14 @@ from tidelog.cost.model.formulas import (
 )
 from tidelog.cost.model.job import Settings, Workload
 from tidelog.cost.model.log import LogCycle, flushes, log_cycle
-from tidelog.cost.model.restoring import Fetch, Objects, reads, restore_s, side_by_side_s
+from tidelog.cost.model.restoring import (
+    Fetch,
+    Objects,
+    first_record_s,
+    reads,
+    restore_s,
+    side_by_side_s,
+)
 from tidelog.cost.model.tables import (
     MaterializationTrigger,
     TableUploads,
@@ -212,6 +219,7 @@ def _estimate(strategy: Strategy, job: _Job) -> Estimate:
         checkpoint_s=job.checkpoint_s(),
         late_s=job.lasting_s + job.checkpoint_s(),
         restore_s=restore_s(fetch, settings),
+        first_record_s=first_record_s(fetch, settings),
         warnings=tuple(_warnings(job, usage.uploaded_per_s / settings.uploaders)),
     )
 

@@ -23,6 +23,8 @@ _PAGE: Final = 1000
 """Names that one LIST brings; each thousand more is one more."""
 _GETS: Final = 1
 """The newest slot."""
+_FIRST_BLOCK: Final = 3
+"""Requests one after the other for the first row: the end of a file, its index, and a block."""
 _IN_A_ROW: Final = _SLOT_LISTS + _GETS + 2
 """With them the creation of the own start, and the deletion of the start before it."""
 
@@ -49,12 +51,23 @@ class Fetch:
 
 
 def restore_s(fetch: Fetch, settings: Settings) -> float:
-    """Seconds from a started process to running tasks."""
-    link = settings.link
+    """Seconds from a started process until its tables are whole."""
     # Files and segments are fetched at the same time, each kind with requests of its own.
     state = Objects(
         max(fetch.files.count, fetch.segments.count), fetch.files.bytes + fetch.segments.bytes
     )
+    return _start_s(fetch, state, settings)
+
+
+def first_record_s(fetch: Fetch, settings: Settings) -> float:
+    """Seconds from a started process to its first record, where it begins before that."""
+    needed_s = _FIRST_BLOCK * settings.link.latency_s if fetch.files.count else 0.0
+    return _start_s(fetch, fetch.segments, settings) + needed_s
+
+
+def _start_s(fetch: Fetch, state: Objects, settings: Settings) -> float:
+    """Seconds until so much of tables and log is here, and the log is replayed."""
+    link = settings.link
     described = Objects(fetch.described.count + _OBJECT_LISTS, fetch.described.bytes)
     return (
         _IN_A_ROW * link.latency_s

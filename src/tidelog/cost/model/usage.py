@@ -111,7 +111,10 @@ class Estimate:
     """How late output is at most: what is written right after a barrier becomes visible with the
     next checkpoint."""
     restore_s: float
-    """Seconds of a restore when the log is longest, without the start of the process."""
+    """Seconds until all tables are whole when the log is longest, without the start of the process;
+    with `restore.begin` when-whole records are handled then."""
+    first_record_s: float
+    """Seconds to the first record with `restore.begin` at-once."""
     materialize_s: float | None = None
     """Seconds between two materializations of a subtask."""
     trigger: str | None = None

@@ -21,7 +21,14 @@ from tidelog.errors import UserFunctionError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.buffers import bytes_of
 from tidelog.runtime.channels.copies import copy_of
-from tidelog.runtime.channels.messages import Barrier, Batch, EndOfChannel, Message, Watermark
+from tidelog.runtime.channels.messages import (
+    Barrier,
+    Batch,
+    EndOfChannel,
+    KeyedBatch,
+    Message,
+    Watermark,
+)
 
 
 class BufferPool:
@@ -115,6 +122,12 @@ class Channel:
         self._backlog: deque[Message] = deque()
         self._when_moved: dict[CheckpointId, Callable[[], None]] = {}
         self._recording: _Recording | None = None
+
+    @property
+    def keyed_batches(self) -> list[KeyedBatch]:
+        """The buffers of keyed records that wait here, in their order."""
+        messages = itertools.chain(self._input, self._backlog)
+        return [message for message in messages if isinstance(message, KeyedBatch)]
 
     def __len__(self) -> int:
         return len(self._input) + len(self._backlog)

@@ -19,6 +19,7 @@ from tidelog.runtime.channels.messages import (
     EndOfChannel,
     EndOfData,
     EndOfInput,
+    KeyedBatch,
     Message,
 )
 from tidelog.runtime.operators.progress import Standstills
@@ -42,6 +43,10 @@ class Gate:
     @property
     def waiting(self) -> list[int]:
         return list(chain.from_iterable(map(attrgetter("waiting"), self.channels)))
+
+    def waiting_batches(self) -> list[KeyedBatch]:
+        """The buffers of keyed records that wait in all channels."""
+        return list(chain.from_iterable(map(attrgetter("keyed_batches"), self.channels)))
 
     def deliver_while(self, output_available: Callable[[], bool]) -> None:
         """Deliver records only while this is true; call `wake` when it became true."""

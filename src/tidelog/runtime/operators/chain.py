@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 
 from tidelog.runtime.channels.buffers import BufferLimit
-from tidelog.runtime.channels.messages import Batch, SideBatch
+from tidelog.runtime.channels.messages import Batch, KeyedBatch, SideBatch
 from tidelog.runtime.operators.event_time import AssignEventTime, Origin
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.operators.portion import Portion
@@ -51,6 +51,11 @@ class OperatorChain:
 
     def process(self, batch: Batch) -> Iterator[Batch]:
         return self._through((batch,), 0)
+
+    def rows_read(self, batch: KeyedBatch) -> list[bytes] | None:
+        """The keys of the rows that a buffer of the task's input needs, as far as is known."""
+        _, head = self._operators[0]
+        return head.rows_read(batch)
 
     def watermark(self, time: int) -> Iterator[Batch]:
         """Event time moved on: the output of each operator's timers, passed through the later ones.

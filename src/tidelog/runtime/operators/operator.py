@@ -57,6 +57,12 @@ class Operator(ABC):
     def process(self, batch: Batch) -> Iterable[Batch]:
         raise NotImplementedError
 
+    def rows_read(self, batch: KeyedBatch) -> list[bytes] | None:
+        """The keys of the rows that `process` reads for a buffer, for a table of which parts are
+        yet to be fetched; None: the rows of its keys, as its states tell.
+        """
+        return None
+
     def watermark(self, time: int) -> Iterable[Batch]:
         return ()
 

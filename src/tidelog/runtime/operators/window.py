@@ -98,6 +98,11 @@ class _Window(Operator):
             changed = self._added(on_time)
         return changed if late is None else chain((late,), changed)
 
+    def rows_read(self, batch: KeyedBatch) -> list[bytes]:
+        state, slices = self._state, map(self._span.slice_of, event_times(batch))
+        fields = zip(batch.groups, batch.keys, slices, strict=True)
+        return [group + state + key + encode_time(start) for group, key, start in fields]
+
     def _added(self, batch: KeyedBatch) -> Iterable[Batch]:
         """Add records that are not late; what is emitted again for them."""
         if batch.records:

@@ -112,8 +112,10 @@ class _PendingRows(msgspec.Struct, frozen=True):
     owner: CanonicalSnapshotter
 
     async def settle(self) -> SubtaskState:
-        offload = self.owner.snapshots.effects.offload
+        offload, hydration = self.owner.snapshots.effects.offload, self.owner.snapshots.hydration
         try:
+            if hydration is not None:
+                await hydration.whole()
             # The table is closed soon after a cancellation, so not while it is worked on.
             await offload.run_to_end(self.lay_out)
             table = await offload.run(self.owner.factory.restore, self.directory)

@@ -142,6 +142,60 @@ class RestorePhases:
 
 
 @dataclass(frozen=True, slots=True)
+class HydrationStatus:
+    """The tables of a job that handles records before all their files are here."""
+
+    fraction: float = gauge(
+        "hydration_fraction",
+        "Share of the tables' bytes that is on the local disk, from 0 to 1; absent for a job that "
+        "began when its tables were whole.",
+        watch="Below 1 some records wait for the store.",
+        default=1.0,
+        across="min",
+    )
+    eta_s: float | None = gauge(
+        "hydration_eta_seconds",
+        "Estimated time until all tables are whole; absent before there is something to go by.",
+        watch="When the job will be as fast as before.",
+        default=None,
+        across="max",
+    )
+    bytes: int = gauge(
+        "hydration_bytes",
+        "Bytes of the tables' files that are on the local disk.",
+        watch="Its rate is the bandwidth that the rest has.",
+    )
+    total_bytes: int = gauge(
+        "hydration_total_bytes",
+        "Bytes of the files of all tables that were opened before their files were here.",
+        watch="What is fetched while the job runs.",
+    )
+    blocks: int = counter(
+        "hydration_blocks",
+        "Parts of files that were fetched because a record needed them.",
+        watch="Each is a request to the store.",
+    )
+    waits: int = counter(
+        "hydration_waits",
+        "Reads of functions that had to wait for the store, such as scans.",
+        watch="A high rate: start such a job with `restore.begin` when-whole.",
+    )
+    waited_s: float = counter(
+        "hydration_waited_seconds",
+        "Time in which reads of functions waited for the store.",
+        watch="The job stops as long.",
+        default=0.0,
+    )
+    seconds: float | None = gauge(
+        "hydration_seconds",
+        "Time from the first record until all tables were whole; absent until then.",
+        watch="Compare it with the time to recover that you promise.",
+        default=None,
+        across="max",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class RestoreStatus:
     """The restore at the start of this run."""
 
@@ -189,3 +243,5 @@ class RestoreStatus:
         across="max",
     )
     phases: RestorePhases | None = None
+    hydration: HydrationStatus | None = None
+    """What arrives while the job runs; None for a job that began when its tables were whole."""

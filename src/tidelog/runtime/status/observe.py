@@ -14,7 +14,12 @@ from tidelog.changelog.uploader import Uploader
 from tidelog.ids import Slot
 from tidelog.runtime.checkpoints.driver import CheckpointDriver
 from tidelog.runtime.runner import JobRunner
-from tidelog.runtime.status.checkpoints import CheckpointsStatus, RestorePhases, RestoreStatus
+from tidelog.runtime.status.checkpoints import (
+    CheckpointsStatus,
+    HydrationStatus,
+    RestorePhases,
+    RestoreStatus,
+)
 from tidelog.runtime.status.distribution import distribution, percentile
 from tidelog.runtime.status.merged import column, merged
 from tidelog.runtime.status.status import (
@@ -293,7 +298,7 @@ def _restore(states: SubtaskStates, *, running: bool) -> RestoreStatus | None:
     progress, restored = states.progress, states.start.plan.checkpoint
     if restored is None:
         return None
-    timings = progress.timings
+    timings, hydration = progress.timings, progress.hydration
     return _frozen(
         RestoreStatus,
         progress,
@@ -306,4 +311,5 @@ def _restore(states: SubtaskStates, *, running: bool) -> RestoreStatus | None:
             fetch_log_s=timings.fetch_log.seconds,
             replay_s=timings.replay.seconds,
         ),
+        hydration=None if hydration.started is None else _frozen(HydrationStatus, hydration),
     )

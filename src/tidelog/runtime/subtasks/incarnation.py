@@ -34,6 +34,7 @@ from tidelog.runtime.subtasks.wiring import stays_aligned
 from tidelog.runtime.tasks.splits import SourceSplits
 from tidelog.runtime.tasks.task import Task
 from tidelog.runtime.tasks.task_checkpoints import CheckpointListener
+from tidelog.state.recovery.reads import KeyReads
 
 if TYPE_CHECKING:
     from tidelog.runtime.status.status import JobStatus
@@ -186,11 +187,16 @@ class LocalSubtasks:
         ]
         if (uploader := start.uploader) is not None:
             services.append(uploader.run())
+        if states.hydration is not None:
+            services.append(states.hydration.run())
         return services
 
     async def _live(self, task: Task) -> None:
         """A task's whole life: its loop with its materializer, then the release of its state."""
-        materializer = self.states.subtasks[task.id].materializer
+        materializer, backend = self.states.subtasks[task.id].materializer, task.parts.backend
+        if backend.hydration is not None:
+            timers = KeyReads(backend.registry.infos()).of_timers(backend.owned.encoded())
+            await backend.hydration.ensure([], timers.ranges)
         if materializer is None:
             await task.run()
         else:

@@ -28,7 +28,7 @@ from tidelog.storage import errors
 from tidelog.storage.local_files import is_running
 from tidelog.table.memory import MemoryTableFactory
 from tidelog.table.port import TableFactory
-from tidelog.table.rocksdb import RocksTableFactory
+from tidelog.table.rocksdb_factory import RocksTableFactory
 from tidelog.table.rocksdb_options import RocksDBConfig
 
 _SPREAD: Final = (5**0.5 - 1) / 2

@@ -4,8 +4,9 @@ Invariants: what a restore loaded and what the new log chain continues are the s
 that was opened for a subtask is closed once, when it exits or when the job ends.
 """
 
+import logging
 import shutil
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -13,12 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 from tidelog.changelog.chain import SubtaskLogChain
 from tidelog.checkpoint.manifest import SubtaskState
 from tidelog.concurrency import together
+from tidelog.events import Event
 from tidelog.ids import SeqNo, SubtaskId
 from tidelog.materialize.materializer import Materializer
 from tidelog.materialize.pacing import UploadSlots
 from tidelog.materialize.table_snapshot import TableSnapshots
 from tidelog.runtime.snapshots.canonical import CanonicalSnapshotter, RowUploads
 from tidelog.runtime.snapshots.snapshotter import LogSnapshotter, Snapshotter, TableSnapshotter
+from tidelog.runtime.subtasks.serving import AT_ONCE, is_small, refusal
 from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.vertices import NONE, Vertex
 from tidelog.runtime.user_code import close_all
@@ -31,9 +34,12 @@ from tidelog.table.memory import MemoryTableFactory
 from tidelog.table.port import Table, TableFactory
 
 if TYPE_CHECKING:
+    from tidelog.state.recovery.hydration import Hydration, TableHydration
     from tidelog.state.recovery.restorer import RestoredSubtask
 
-_AT_ONCE: Final = 4
+logger = logging.getLogger(__name__)
+
+_CREATED_TOGETHER: Final = 4
 """Tables that are created side by side."""
 
 
@@ -67,6 +73,8 @@ class SubtaskStates:
         self._created: dict[SubtaskId, Table] = {}
         """The empty tables of subtasks that are not built yet and that nothing was restored for."""
         self._closers: dict[SubtaskId, list[Callable[[], None]]] = {}
+        self.hydration: Hydration | None = None
+        """Fetches the tables that serve before they are whole; None: there are none."""
 
     @property
     def materializers(self) -> list[Materializer]:
@@ -107,6 +115,7 @@ class SubtaskStates:
             # A job that begins loads nothing, and the modules that load are many.
             from tidelog.state.recovery.restorer import restore_subtasks  # noqa: PLC0415
 
+            hydrated = self._hydrated(states, subtasks)
             self._loaded = await restore_subtasks(
                 states,
                 store=plan.resumption.origin or self.start.objects,
@@ -117,6 +126,7 @@ class SubtaskStates:
                 directory=self.start.directory,
                 factory=lambda task: self._factory(subtasks[task]),
                 descriptors={} if plan.resumption.origin else self.start.history.descriptors,
+                hydration=lambda task: self.hydration if task in hydrated else None,
             )
         self.progress.finish()
         if plan.resumption.origin is None:
@@ -127,7 +137,40 @@ class SubtaskStates:
         for subtask, vertex in subtasks.items():
             if subtask not in states and subtask not in plan.finished:
                 creating.append(self._create(vertex, subtask))
-        await together(creating, _AT_ONCE)
+        await together(creating, _CREATED_TOGETHER)
+
+    def _hydrated(
+        self, states: Mapping[SubtaskId, SubtaskState], vertices: Mapping[SubtaskId, Vertex]
+    ) -> Set[SubtaskId]:
+        """The subtasks whose tables serve before they are whole."""
+        start, restore = self.start, self.start.config.restore
+        if restore.begin != AT_ONCE or is_small(start, states.values()):
+            return frozenset()
+        hydrated: set[SubtaskId] = set()
+        reasons: dict[str, str | None] = {}
+        for task in states:
+            vertex = vertices[task]
+            if not vertex.head.keyed:
+                continue
+            if vertex.id not in reasons:
+                reason = reasons[vertex.id] = refusal(start, vertex, self._factory(vertex))
+                if reason is not None:
+                    refusals = self.progress.hydration.refusals
+                    refusals[reason] = refusals.get(reason, 0) + 1
+                    Event.TABLES_LOADED_FIRST.log(logger, operator=vertex.id, reason=reason)
+            if reasons[vertex.id] is None:
+                hydrated.add(task)
+        if hydrated:
+            from tidelog.state.recovery.hydration import Hydration  # noqa: PLC0415  # few starts
+
+            self.hydration = Hydration(
+                start.objects,
+                start.effects,
+                self.progress,
+                start.directory / "placeholders",
+                restore.concurrency,
+            )
+        return hydrated
 
     async def _create(self, vertex: Vertex, task: SubtaskId) -> None:
         """An empty table, away from the event loop: RocksDB waits for the disk meanwhile."""
@@ -162,7 +205,7 @@ class SubtaskStates:
         table = loaded.table if loaded else self._created.pop(task, None)
         table = table or factory.create(self.start.directory / str(task))
         snapshots = self._snapshots(task, factory.kind, table, loaded)
-        backend = self._backend(task, vertex, table, log)
+        backend = self._backend(task, vertex, table, log, loaded.hydration if loaded else None)
         if state is not None:
             backend.seqno, backend.updates = state.seqno, state.updates
             backend.event_time = EventTime.restored(state.watermark, state.ahead)
@@ -188,6 +231,8 @@ class SubtaskStates:
         """A subtask exited: all that is open of it is closed, and its files on local disk go."""
         subtask = self.subtasks[task]
         self._close(task)
+        if subtask.backend.hydration is not None:
+            subtask.backend.hydration.close()
         subtask.backend.release()
         subtask.released = True
         await self._remove(task, subtask.backend.table)
@@ -207,6 +252,8 @@ class SubtaskStates:
             subtask.backend.close()
             if not subtask.released:
                 tables.append(subtask.backend.table)
+        if self.hydration is not None:
+            await self.hydration.close()
         job, offload = f"job {self.start.job.name!r}", self.start.effects.offload
         try:
             # Other jobs of the process go on while the disk is waited for.
@@ -220,7 +267,12 @@ class SubtaskStates:
         close_all(str(task), self._closers.pop(task, ()), quietly=False)
 
     def _backend(
-        self, task: SubtaskId, vertex: Vertex, table: Table, log: SubtaskLog | None
+        self,
+        task: SubtaskId,
+        vertex: Vertex,
+        table: Table,
+        log: SubtaskLog | None,
+        hydration: "TableHydration | None",
     ) -> KeyedBackend:
         start, config = self.start, self.start.config
         return KeyedBackend(
@@ -234,6 +286,7 @@ class SubtaskStates:
             config=config.flush,
             cadence=start.cadence,
             memory=start.resources.rows,
+            hydration=hydration,
         )
 
     def _snapshots(
@@ -253,6 +306,7 @@ class SubtaskStates:
             upload_slots=self.upload_slots,
             stored_files=dict(loaded.files_by_name) if loaded else {},
             copies=start.copies,
+            hydration=loaded.hydration if loaded else None,
         )
 
     def _log(

@@ -30,6 +30,7 @@ from tidelog.runtime.operators.turn import PAUSE
 from tidelog.runtime.tasks.alignment import Aligned, Alignment
 from tidelog.runtime.tasks.firing import FiringPass
 from tidelog.runtime.tasks.reminder import BarrierReminder
+from tidelog.runtime.tasks.row_fetches import RowFetches
 from tidelog.runtime.tasks.task import Task
 from tidelog.runtime.tasks.task_checkpoints import TaskParts
 from tidelog.runtime.tasks.watermarks import (
@@ -47,12 +48,7 @@ class StreamTask(Task):
     """A task fed by other tasks; `inputs` are the gate's channels."""
 
     def __init__(
-        self,
-        parts: TaskParts,
-        gate: Gate,
-        inputs: Sequence[InputChannel],
-        *,
-        exactly_once: bool,
+        self, parts: TaskParts, gate: Gate, inputs: Sequence[InputChannel], *, exactly_once: bool
     ) -> None:
         super().__init__(parts)
         self.gate = gate
@@ -77,6 +73,7 @@ class StreamTask(Task):
         self._firing: FiringPass | None = None
         self._ticks_next = False
         """Processing time passed while timers of a watermark fired, or those of a moment."""
+        self._row_fetches = None if parts.backend.is_whole else RowFetches(parts)
         self._tracks_origins = parts.chain.event_time is not None or parts.output.announces_splits
         self._follow_origins(OriginChanges([origin for _, origin in self._origins.unannounced]))
         gate.deliver_while(lambda: parts.output.available)
@@ -245,6 +242,11 @@ class StreamTask(Task):
         for channel, input_channel in zip(self.gate.channels, self._inputs, strict=True):
             if channel.number not in self._alignment.reached:
                 channel.record(in_flight.checkpoint, in_flight.recorder(input_channel.id))
+
+    async def _handle_input(self, batch: Batch) -> None:
+        if self._row_fetches is not None:
+            self._row_fetches = await self._row_fetches.for_batch(batch, self.gate)
+        await super()._handle_input(batch)
 
     async def _resume(self) -> None:
         if self._advancing is not None:

@@ -8,9 +8,10 @@ up.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tidelog.checkpoint.config import Change
+from tidelog.effects import wait_for
 from tidelog.errors import OLDER_CHECKPOINT, InvariantError
 from tidelog.ids import CheckpointId
 from tidelog.options.units import plural
@@ -28,6 +29,9 @@ from tidelog.runtime.operators.turn import PAUSE, REST
 from tidelog.runtime.snapshots.snapshotter import SubtaskPosition
 from tidelog.runtime.tasks.task_checkpoints import TaskCheckpoints, TaskParts
 from tidelog.state.event_time import MAX_WATERMARK
+
+_BARRIERS_EVERY_S: Final = 0.05
+"""So often a task that waits for its table takes a barrier."""
 
 
 class Progress(NamedTuple):
@@ -274,12 +278,20 @@ class Task(ABC):
     async def _end(self, *, drain: bool) -> None:
         """All input was handled; without `drain` another run reads on."""
         if drain:
+            await self._wait_for_table()
             await self._fire_all(MAX_WATERMARK)
             await self._emit_in_steps(self.parts.chain.finish())
             self._finished = True
         self._data_ended = True
         await self.parts.output.announce(EndOfData(drain))
         self.parts.listener.ended(self.id)
+
+    async def _wait_for_table(self) -> None:
+        """Return when the table is whole: at the end of the data all of it may be read."""
+        hydration, clock = self.parts.backend.hydration, self.parts.effects.clock
+        while hydration is not None and not hydration.is_whole:
+            await wait_for(hydration.arrived, clock, _BARRIERS_EVERY_S)
+            await self._between_steps()
 
     async def _exit(self) -> None:
         await self.parts.output.announce(EndOfChannel())

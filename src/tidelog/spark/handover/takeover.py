@@ -23,7 +23,6 @@ from tidelog.events import Event
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.restore.choose import RestorePlan, Resumption, check_name
-from tidelog.runtime.restore.fit import rehearse
 from tidelog.runtime.restore.plan import plan_restore
 from tidelog.runtime.restore.settle import settle
 from tidelog.spark.handover.begin import Origin, handover_of
@@ -177,10 +176,10 @@ def _plan(
     config = JobConfig(key_groups=key_groups, allow_non_restored_state=tuple(allowed))
     resumption = Resumption(checkpoint, detached=True)
     check_name(job.name, resumption)
-    plan = rehearse(plan_restore(job, resumption, config, effects.clock), config, effects.clock)
-    if plan.migrated:
+    plan = plan_restore(job, resumption, config, effects.clock)
+    if migrated := sorted({*plan.migrated, *plan.migrations}):
         raise RestoreError(
-            f"operators {', '.join(sorted(plan.migrated))} of job {job.name!r}",
+            f"operators {', '.join(migrated)} of job {job.name!r}",
             expected="keys and values of the types that the savepoint has",
             found="a migration to other types, which only an embedded start makes",
             action="start the job once embedded, stop it by a savepoint, and move that",

@@ -11,11 +11,11 @@ import asyncio
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tidelog.checkpoint.descriptor import Descriptor, TableObject, decode_descriptor
 from tidelog.checkpoint.manifest import InheritedState, MaterializationRef, SubtaskState
@@ -27,8 +27,11 @@ from tidelog.storage.port import ObjectStore
 from tidelog.table.failures import failures
 from tidelog.table.memory import MemoryTableFactory
 from tidelog.table.port import Table, TableFactory
-from tidelog.table.rocksdb import RocksTableFactory
+from tidelog.table.rocksdb_factory import RocksTableFactory
 from tidelog.table.rocksdb_options import RocksDBConfig
+
+if TYPE_CHECKING:
+    from tidelog.state.recovery.hydration import Hydration, TableHydration
 
 _COPY_ROWS: Final = 1 << 16
 """Rows copied at a time: enough for a table to ingest them as a file."""
@@ -65,6 +68,8 @@ class TableFiles:
     """Where files lie that several tables need; None: each table fetches its own."""
     descriptors: Mapping[str, Descriptor] = field(default_factory=dict)
     """Descriptors that the caller has read already, by object name; others are fetched."""
+    hydration: "Hydration | None" = None
+    """Opens tables before their files are here; None: they are loaded whole first."""
     _staged: dict[str, "asyncio.Task[Path]"] = field(default_factory=dict)
     _fetches: SharedTasks = field(default_factory=SharedTasks)
 
@@ -100,6 +105,16 @@ class TableFiles:
             )
         with timings.open:
             return await run(factory.restore, directory)
+
+    async def base(
+        self, descriptor: Descriptor, factory: TableFactory, directory: Path
+    ) -> "BaseTable":
+        """As `open`, the table that a subtask goes on with; it may serve before it is whole."""
+        if self.hydration is None or factory.serve is None:
+            return BaseTable(await self.open(descriptor, factory, directory))
+        with self.progress.timings.open:
+            served = await self.hydration.open(descriptor, factory.serve, directory)
+        return BaseTable(served.table, hydration=served)
 
     async def _place(self, file: TableObject, path: Path) -> None:
         if self.staging is None:
@@ -168,6 +183,8 @@ class BaseTable:
     """Stored files of the table, by local name."""
     descriptors: Mapping[str, Descriptor] = field(default_factory=dict)
     """All materializations that the table was made from, by object name."""
+    hydration: "TableHydration | None" = None
+    """What of the table is missing; None: it is whole."""
 
 
 async def open_base_table(
@@ -194,9 +211,8 @@ async def open_base_table(
             found=f"kind {part.descriptor.table!r}",
             action=f"run the job with --table {part.descriptor.table}",
         )
-    return BaseTable(
-        await files.open(part.descriptor, factory, directory), part.files_by_name, descriptors
-    )
+    base = await files.base(part.descriptor, factory, directory)
+    return replace(base, files_by_name=part.files_by_name, descriptors=descriptors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,25 +260,29 @@ class _Merge:
                 merged_parts.append(part)
         basing = asyncio.ensure_future(self._base(base))
         try:
-            table = await basing
+            opened = await basing
             for part, source in zip(merged_parts, opening, strict=True):
-                await self._copy(part, await source, table)
+                await self._copy(part, await source, opened.table)
         except BaseException:
-            for outcome in await asyncio.gather(basing, *opening, return_exceptions=True):
+            for outcome in await asyncio.gather(*opening, return_exceptions=True):
                 if not isinstance(outcome, BaseException):
                     outcome.close()
+            await asyncio.wait([basing])
+            if not basing.cancelled() and basing.exception() is None:
+                basing.result().table.close()
             raise
         finally:
             await self.files.effects.offload.run(self._remove_inherited, len(merged_parts))
-        return BaseTable(table, base.files_by_name if base is not None else {}, descriptors)
+        files_by_name = base.files_by_name if base is not None else {}
+        return replace(opened, files_by_name=files_by_name, descriptors=descriptors)
 
-    async def _base(self, base: _Part | None) -> Table:
+    async def _base(self, base: _Part | None) -> BaseTable:
         if base is None:
-            return self.factory.create(self.directory)
-        table = await self.files.open(base.descriptor, self.factory, self.directory)
+            return BaseTable(self.factory.create(self.directory))
+        opened = await self.files.base(base.descriptor, self.factory, self.directory)
         with self.files.progress.timings.open:
-            await self.files.effects.offload.run(table.clip, base.lower, base.upper)
-        return table
+            await self.files.effects.offload.run(opened.table.clip, base.lower, base.upper)
+        return opened
 
     async def _open(self, number: int, part: _Part) -> Table:
         factory = reading_factory(part.descriptor.table, self.what)

@@ -50,6 +50,51 @@ class RestoreTimings:
 
 
 @dataclass(slots=True)
+class HydrationProgress:
+    """How far the tables of a process are here that it serves already.
+
+    A job that loads its state before it begins has none: nothing was begun.
+    """
+
+    clock: Clock
+    total_bytes: int = 0
+    """Bytes of the files of all tables that were opened before their files were here."""
+    bytes: int = 0
+    """Bytes of these that are here."""
+    blocks: int = 0
+    """Ranges of files that were fetched as a read needed them."""
+    waits: int = 0
+    """Reads for which the event loop or the user's code has waited."""
+    waited_s: float = 0.0
+    """Seconds of these waits."""
+    started: float | None = None
+    """When the first table was served; None: no table was served before it was whole."""
+    seconds: float | None = None
+    """Seconds from then until all tables were whole; None until they are."""
+    refusals: dict[str, int] = field(default_factory=dict)
+    """Why tables were loaded whole first although they were to be served at once, and how many."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all files of all tables are here."""
+        return self.started is None or self.seconds is not None
+
+    @property
+    def fraction(self) -> float:
+        """How much is here, between 0 and 1."""
+        return 1.0 if self.is_whole else min(1.0, self.bytes / max(1, self.total_bytes))
+
+    @property
+    def eta_s(self) -> float | None:
+        """Estimated seconds until all is here; None before there is something to go by."""
+        if self.is_whole:
+            return 0.0
+        assert self.started is not None
+        passed_s, fraction = self.clock.monotonic() - self.started, self.fraction
+        return passed_s * (1 - fraction) / fraction if fraction > 0 else None
+
+
+@dataclass(slots=True)
 class RestoreProgress:
     """Figures of a running restore; the totals are known from the manifest."""
 
@@ -63,9 +108,12 @@ class RestoreProgress:
     """Seconds the restore took; None until it is done."""
     timings: RestoreTimings = field(init=False)
     """Time per phase of the restore."""
+    hydration: HydrationProgress = field(init=False)
+    """What arrives while the job runs already."""
 
     def __post_init__(self) -> None:
         self.timings = RestoreTimings(self.clock)
+        self.hydration = HydrationProgress(self.clock)
 
     @classmethod
     def of(cls, clock: Clock, states: Iterable[SubtaskState]) -> "RestoreProgress":

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.changelog.block import BlockInfo, SealedBlock
 from tidelog.changelog.reader import SegmentReader
@@ -27,6 +27,9 @@ from tidelog.state.recovery.progress import RestoreProgress
 from tidelog.state.recovery.shared_log import LoggedBlock, SharedLog
 from tidelog.storage.port import ObjectStore
 from tidelog.table.port import Table, TableFactory
+
+if TYPE_CHECKING:
+    from tidelog.state.recovery.hydration import Hydration, TableHydration
 
 _LOG_REQUESTS: Final = 4
 """Requests for log at a time for each one for a table file: segments are small, so what counts is
@@ -47,6 +50,8 @@ class RestoredSubtask:
     """Stored files of the table, by local name."""
     descriptors: Mapping[str, Descriptor]
     """The materializations that were read, by object."""
+    hydration: "TableHydration | None" = None
+    """What of the table is missing; None: it is whole."""
 
 
 async def restore_subtasks(
@@ -60,10 +65,12 @@ async def restore_subtasks(
     directory: Path,
     factory: Callable[[SubtaskId], TableFactory],
     descriptors: Mapping[str, Descriptor],
+    hydration: "Callable[[SubtaskId], Hydration | None]" = lambda _: None,
 ) -> dict[SubtaskId, RestoredSubtask]:
     """Restore these subtasks side by side within `memory`; when one fails none stays open.
 
     `descriptors` are those that the caller has read already, by object name; others are fetched.
+    `hydration` opens the tables of an operator before they are whole; None: they are whole first.
     """
     # What is read again is held by the shared log: a cache of the reader would only take memory.
     log = _shared_log(store, effects, progress, config.shared_by(1, memory))
@@ -76,7 +83,15 @@ async def restore_subtasks(
         staging = directory / f"{task.operator}-{state.table}-staging"
         if staging not in restorers:
             restorers[staging] = Restorer(
-                store, effects, factory(task), progress, bounds, staging, log, descriptors
+                store,
+                effects,
+                factory(task),
+                progress,
+                bounds,
+                staging,
+                log,
+                descriptors,
+                hydration(task),
             )
         restoring[task] = asyncio.ensure_future(
             restorers[staging].restore(state, directory / str(task), str(task))
@@ -112,12 +127,20 @@ class Restorer:
     """Where the log is read that several subtasks need; None: each reads alone."""
     descriptors: Mapping[str, Descriptor] = field(default_factory=dict)
     """Descriptors that the caller has read already, by object name; others are fetched."""
+    hydration: "Hydration | None" = None
+    """Opens tables before their files are here; None: they are loaded whole first."""
     _files: TableFiles = field(init=False)
 
     def __post_init__(self) -> None:
         permits = asyncio.Semaphore(self.config.concurrency)
         self._files = TableFiles(
-            self.store, self.effects, self.progress, permits, self.staging, self.descriptors
+            self.store,
+            self.effects,
+            self.progress,
+            permits,
+            self.staging,
+            self.descriptors,
+            self.hydration,
         )
 
     async def close(self) -> None:
@@ -152,7 +175,13 @@ class Restorer:
             await self.effects.offload.run(shutil.rmtree, merged, True)
         inline = tuple(map(_sealed, layers[-1].inline, state.inline))
         return RestoredSubtask(
-            base.table, state.seqno, ranges, inline, base.files_by_name, base.descriptors
+            base.table,
+            state.seqno,
+            ranges,
+            inline,
+            base.files_by_name,
+            base.descriptors,
+            base.hydration,
         )
 
     async def _replay(

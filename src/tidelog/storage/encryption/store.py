@@ -102,6 +102,9 @@ class EncryptedStore:
         await self._inner.delete(name)
         self._headers.pop(name, None)
 
+    def apart(self, effects: Effects) -> "EncryptedStore":
+        return EncryptedStore(self._inner.apart(effects), self._source, effects)
+
     async def close(self) -> None:
         await self._inner.close()
 

@@ -19,9 +19,10 @@ const restoreSection = doc => {
   if (!restore) return [title, empty(told(doc, "There is no checkpoint that could be restored; a start begins with nothing."))];
   const download = restore.seconds - restore.replay_s;
   return [title, h("div", { class: "grid" },
-    card("Time", `From a started process to running tasks, by the model of tidelog estimate, with its defaults: a link of ${bytes(restore.link.bytes_per_s)}/s, ${seconds(restore.link.latency_s)} a request, ${restore.link.requests} at a time, ${count(restore.replay_per_s)} changes a second.`,
+    card("Time", `From a started process until its tables are whole, by the model of tidelog estimate, with its defaults: a link of ${bytes(restore.link.bytes_per_s)}/s, ${seconds(restore.link.latency_s)} a request, ${restore.link.requests} at a time, ${count(restore.replay_per_s)} changes a second.`,
       !restore.possible ? h("p", { class: "wrong" }, "This checkpoint cannot be restored: see the problems above.") : null,
       h("p", { class: "figure" }, seconds(restore.seconds)),
+      h("p", {}, `Records are handled after ${seconds(restore.first_record_s)} where the job begins at-once.`),
       legend([{ name: `Requests and bytes, ${seconds(download)}`, colour: "c2" }, { name: `Replay, ${seconds(restore.replay_s)}`, colour: "c0" }]),
       stacks([{ name: `checkpoint ${restore.checkpoint}`, parts: [{ value: download, colour: "c2" }, { value: restore.replay_s, colour: "c0" }], text: seconds(restore.seconds) }])),
     card("What it reads", "Exactly, as the manifests and descriptors say.", table([

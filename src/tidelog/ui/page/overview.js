@@ -70,15 +70,20 @@ const figureSection = doc => {
     tile("Duration", timed ? seconds(timed.seconds) : DASH,
       known(checkpoints.p50_s) ? `median ${seconds(checkpoints.p50_s)}, 99th percentile ${seconds(checkpoints.p99_s)}` : "only a running job tells it"),
     tile("State", bytes(known(state.table_bytes) ? state.table_bytes : materialized),
-      known(state.table_bytes) ? "in the tables of the job" : "in the tables that were uploaded"),
+      known(state.table_bytes) ? hydrated(part(doc, "restore").hydration) : "in the tables that were uploaded"),
     tile("Log to replay", bytes(log), known(materialized) ? `on ${bytes(materialized)} of uploaded tables` : "no checkpoint yet"),
     tile("A restore", doc.restore ? seconds(doc.restore.seconds) : DASH,
-      doc.restore ? `${bytes(reads(doc.restore).at(-1).bytes)} and ${plural(doc.restore.fetch.changes, "change")}, by the model` : isRead(doc) ? "nothing to restore yet" : "the store was not read yet"),
+      doc.restore ? `${bytes(reads(doc.restore).at(-1).bytes)} and ${plural(doc.restore.fetch.changes, "change")}, by the model; first record after ${seconds(doc.restore.first_record_s)} at-once` : isRead(doc) ? "nothing to restore yet" : "the store was not read yet"),
     tile("A day", !line ? DASH : known(line.total) ? small(line.total, line.currency) : "not yet known",
       !line ? "objects were not listed" : `${line.here ? "" : "at the prices of "}${line.title}${known(line.total) ? "" : `: ${small(line.storage, line.currency)} for storage; requests are counted when the job has run for a minute`}`));
 };
 
 const small = (amount, currency) => (amount > 0 && amount < 0.01 ? `<\u00a00.01\u00a0${currency}` : money(amount, currency));
+
+/** Whether all of the state is on the local disk of a job that may handle records before. */
+const hydrated = hydration => (hydration && !known(hydration.seconds)
+  ? `${share(hydration.fraction)} of the tables are here${known(hydration.eta_s) ? `, whole in about ${seconds(hydration.eta_s)}` : ""}`
+  : "in the tables of the job");
 
 const bestBill = doc => (doc.bill ? doc.bill.lines[0] : null);
 

@@ -27,7 +27,8 @@ from tidelog.spark.format.changelog import Changelog, Record, RecordKind
 from tidelog.spark.format.damage import damaged
 from tidelog.table.failures import translate
 from tidelog.table.port import Table
-from tidelog.table.rocksdb import RocksTable, RocksTableFactory, pack
+from tidelog.table.rocksdb import RocksTable, pack
+from tidelog.table.rocksdb_factory import RocksTableFactory
 from tidelog.table.rocksdb_options import RocksDBConfig
 from tidelog.verify.fingerprint import Fingerprint, fingerprint, of_columns, present
 from tidelog.verify.query.files import CheckedFiles, missing

@@ -1,0 +1,370 @@
+"""Tables that serve while their files arrive: what fetches the files of a process.
+
+A table is opened over placeholders, which the directories of all tables that share a file link to.
+First come the tails of the files, then, in the background, whole files; what a read needs is
+fetched immediately, beside these. `ensure` fetches it before a buffer is handled, so that the event
+loop continues; a read that meets a hole all the same waits in its thread.
+
+Invariants: RocksDB checks a part when it is read, and the checksum of its object a whole file; what
+is bad after it was fetched raises CorruptObjectError with the name of the object; placeholders are
+below the work directory and end with it.
+"""
+
+import asyncio
+import logging
+import os
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from tidelog.checkpoint.descriptor import Descriptor, TableObject
+from tidelog.concurrency import SharedTasks, together
+from tidelog.effects import Aside, Effects
+from tidelog.errors import CorruptObjectError, StoreUnreachableError
+from tidelog.events import Event
+from tidelog.state.recovery.arrivals import Arrivals
+from tidelog.state.recovery.partial_file import PartialFile
+from tidelog.state.recovery.progress import HydrationProgress, RestoreProgress
+from tidelog.storage.port import ObjectStore
+from tidelog.table.failures import failures
+from tidelog.table.holes import Hole, check_room, make_placeholder
+from tidelog.table.port import Serve, ServedTable
+
+logger = logging.getLogger(__name__)
+
+TAILS_S: Final = 1.5
+"""So long a start waits for the tails of all files. With them RocksDB opens each file once and for
+good; without, it opens those that are read first, and a look-up in them takes a little longer."""
+_CHECKED_AT_ONCE: Final = 2
+"""Files that are checked and written at a time: others need threads of the pool, too."""
+_PARTS_AT_ONCE: Final = 256
+"""Parts of files that are fetched at a time."""
+_SLOW_S: Final = 0.15
+"""A part that takes longer is asked for a second time, ..."""
+_MANY: Final = 20
+"""... if no more than one of so many of a buffer is: else the link or the machine is slow."""
+_WAIT_LIMIT_S: Final = 120.0
+"""A read waits no longer for a part: the store gives its requests up before."""
+_LONG_WAIT_S: Final = 1.0
+_RETRY_PAUSE_S: Final = 1.0
+
+Range = tuple[bytes, bytes]
+"""Row keys from the first to before the second."""
+
+
+class Part(NamedTuple):
+    """A part of a file that a read has missed."""
+
+    file: PartialFile
+    offset: int | None
+    """None: the tail of the file."""
+    length: int
+
+    async def read(self, store: ObjectStore, ahead: int = 0) -> None:
+        """Fetch and write it, with at least `ahead` bytes from its beginning on."""
+        if self.offset is None:
+            await self.file.read_tail(store)
+        else:
+            await self.file.read_part(store, self.offset, max(self.length, ahead))
+
+
+@dataclass(frozen=True, slots=True)
+class TableParts:
+    """The parts of a table's files; its reads get them here, in any thread. Implements `Holes`."""
+
+    hydration: "Hydration"
+    files: Mapping[str, PartialFile]
+    """By their names in the table."""
+
+    def of(self, holes: Iterable[Hole]) -> list[Part]:
+        return [Part(self.files[name], offset, length) for name, offset, length in holes]
+
+    def fill(self, holes: Sequence[Hole], ahead: int) -> None:
+        missing = [part for part in self.of(holes) if not part.file.is_whole]
+        if missing:
+            self.hydration.wait_for(missing, ahead)
+
+    def damage(self, hole: Hole, problem: str) -> CorruptObjectError | None:
+        file = self.files[hole.file]
+        return None if file.is_whole else file.damage(problem)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableHydration:
+    """A table that serves, and what of it is missing."""
+
+    table: ServedTable
+    parts: TableParts
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    """All files are here."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether reads meet no hole any more."""
+        return self.arrived.is_set()
+
+    def begin(self, fetch: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Begin a fetch for what comes later; it ends with the process's hydration."""
+        return self.parts.hydration.begin(fetch)
+
+    async def whole(self) -> None:
+        """Return when the table is whole."""
+        await self.arrived.wait()
+
+    async def ensure(self, keys: list[bytes], ranges: Sequence[Range] = (), rows: int = 1) -> None:
+        """Fetch what is missing to read these keys, and the first rows of these ranges of keys.
+
+        Waits while the store does not answer. Raises what reads raise.
+        """
+        hydration, filled = self.parts.hydration, set[Hole]()
+        while not self.is_whole and (keys or ranges):
+            # In a thread of its own: those of the pool check the files that arrive.
+            keys, ranges, holes = await hydration.effects.offload.wait(
+                self.table.gaps, keys, ranges, rows
+            )
+            for hole in filled.intersection(holes):
+                if damage := self.parts.damage(hole, f"a bad part at {hole.offset}"):
+                    raise damage
+            filled.update(holes)
+            await hydration.fetch(self.parts.of(holes))
+
+    def close(self) -> None:
+        """The table is closed: fetch nothing more for it alone."""
+        self.parts.hydration.arrivals.leave(self)
+
+
+@dataclass(slots=True)
+class Hydration:
+    """Fetches the files of all tables of a process that serve before they are whole."""
+
+    store: ObjectStore
+    effects: Effects
+    restore: RestoreProgress
+    """What arrives later is no part of the restore."""
+    directory: Path
+    """For placeholders; absent before."""
+    concurrency: int
+    """Whole files that are fetched at a time."""
+    arrivals: Arrivals[PartialFile, TableHydration] = field(default_factory=Arrivals)
+    _files: dict[str, PartialFile] = field(default_factory=dict)
+    """By object."""
+    _placing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _numbers: "count[int]" = field(default_factory=count)
+    _fetching: dict[Part, "asyncio.Task[None]"] = field(default_factory=dict)
+    _hedged: set[Part] = field(default_factory=set)
+    """Parts of those that are asked for a second time."""
+    _tasks: SharedTasks = field(default_factory=SharedTasks)
+    _permits: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_PARTS_AT_ONCE))
+    _aside: Aside = field(init=False)
+    _apart: ObjectStore | None = None
+    """The store for the event loop aside; None until it is needed."""
+    _checks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_CHECKED_AT_ONCE))
+    _finished: asyncio.Event = field(default_factory=asyncio.Event)
+    _is_away: bool = False
+    """The store has not answered last."""
+
+    def __post_init__(self) -> None:
+        self._aside = self.effects.aside(self.effects)
+
+    @property
+    def progress(self) -> HydrationProgress:
+        return self.restore.hydration
+
+    async def open(self, descriptor: Descriptor, serve: Serve, directory: Path) -> TableHydration:
+        """Open a table in a directory, which is absent, before its files are here."""
+        async with self._placing:
+            # A table that shares a file finds its placeholder, which is made in a thread.
+            files = await self._placed(descriptor.shared)
+        run = self.effects.offload.run
+        await run(_lay_out, descriptor.private, list(files.items()), directory)
+        parts, has_tails = TableParts(self, files), await self._tails(files.values())
+        table = await self.effects.offload.run_to_end(serve, directory, parts, has_tails)
+        if self.progress.started is None:
+            self.progress.started = self.effects.clock.monotonic()
+        served = TableHydration(table, parts)
+        if files:
+            self.arrivals.add(served, files.values())
+        else:
+            await self._whole(served)
+        return served
+
+    async def _placed(self, objects: Iterable[TableObject]) -> dict[str, PartialFile]:
+        """The files of a table by name; those that no other table has yet get placeholders."""
+        files: dict[str, PartialFile] = {}
+        new: list[PartialFile] = []
+        for table_object in objects:
+            file = self._files.get(table_object.object)
+            if file is None:
+                path = self.directory / str(next(self._numbers))
+                file = self._files[table_object.object] = PartialFile(table_object, path)
+                new.append(file)
+            files[table_object.name] = file
+        size = sum(file.object.size for file in new)
+        await self.effects.offload.run_to_end(self._make_placeholders, new, size)
+        self.restore.total_bytes -= size
+        self.progress.total_bytes += size
+        return files
+
+    def _make_placeholders(self, files: Sequence[PartialFile], size: int) -> None:
+        with failures(self.directory):
+            self.directory.mkdir(parents=True, exist_ok=True)
+        missing = self.progress.total_bytes - self.progress.bytes
+        check_room(self.directory, missing + size)
+        for file in files:
+            make_placeholder(file.path, file.object.size)
+
+    async def _tails(self, files: Iterable[PartialFile]) -> bool:
+        """Begin to fetch the tails of files; whether all are here in `TAILS_S`."""
+        # The newest first: without the others RocksDB opens these, one after the other.
+        newest_first = reversed(list(files))
+        fetches = [self._start(Part(file, None, 0)) for file in newest_first]
+        late: set[asyncio.Task[None]] = set()
+        if fetches:
+            here, late = await asyncio.wait(fetches, timeout=TAILS_S)
+            for fetch in here:
+                fetch.result()
+        return not late
+
+    async def _fetch_part(self, part: Part) -> None:
+        async with self._permits:
+            await self._patiently(partial(part.read, self.store))
+        self.progress.blocks += part.offset is not None
+
+    def _start(self, part: Part) -> "asyncio.Task[None]":
+        """The task that fetches a part of a file, one for all who wait for it."""
+        running = self._fetching.get(part)
+        if running is not None:
+            return running
+        task = self._fetching[part] = self._tasks.start(self._fetch_part(part))
+        task.add_done_callback(lambda _: self._fetching.pop(part, None))
+        return task
+
+    def begin(self, fetch: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        return self._tasks.start(fetch)
+
+    async def fetch(self, parts: Sequence[Part]) -> None:
+        """Fetch parts of files side by side."""
+        if not parts:
+            return
+        self.arrivals.asked(Counter(part.file for part in parts))
+        tasks = list(map(self._start, parts))
+        late: set[asyncio.Task[None]] = set(tasks)
+        while late:
+            _, late = await asyncio.wait(late, timeout=_SLOW_S)
+            if late and len(late) * _MANY <= len(parts) + _MANY:
+                self._hedge([part for part, task in zip(parts, tasks, strict=True) if task in late])
+        for task in tasks:
+            if not task.cancelled():
+                task.result()
+
+    def _hedge(self, parts: Sequence[Part]) -> None:
+        """Ask once more for parts that are slow: of hundreds of requests one is, and all wait."""
+        for part in parts:
+            first = self._fetching.get(part)
+            if first is not None and part not in self._hedged:
+                self._hedged.add(part)
+                second = self._tasks.start(part.read(self.store))
+                second.add_done_callback(partial(self._answered, part, first))
+
+    def _answered(
+        self, part: Part, first: "asyncio.Task[None]", second: "asyncio.Task[None]"
+    ) -> None:
+        self._hedged.discard(part)
+        if not second.cancelled() and second.exception() is None:
+            first.cancel()
+
+    def wait_for(self, parts: Sequence[Part], ahead: int) -> None:
+        """Fetch parts while the calling thread waits; raises what the store raises."""
+        progress, now = self.progress, self.effects.clock.monotonic
+        started = now()
+        try:
+            self._aside.run(lambda: self._read_apart(parts, ahead), _WAIT_LIMIT_S)
+        except TimeoutError as cause:
+            raise StoreUnreachableError(
+                f"object {parts[0].file.object.object}",
+                expected="an answer of the store",
+                found=f"none in {_WAIT_LIMIT_S:g} s",
+                action="find out why the store does not answer, then restart the job",
+            ) from cause
+        waited_s = now() - started
+        progress.waits += 1
+        progress.waited_s += waited_s
+        progress.blocks += len(parts)
+        if waited_s > _LONG_WAIT_S:
+            name = parts[0].file.object.object
+            Event.READ_WAITED.log(logger, object=name, waited_s=waited_s)
+
+    async def _read_apart(self, parts: Sequence[Part], ahead: int) -> None:
+        """In the event loop aside."""
+        if self._apart is None:
+            self._apart = self.store.apart(self._aside.effects)
+        await together([part.read(self._apart, ahead) for part in parts], _PARTS_AT_ONCE)
+
+    async def whole(self) -> None:
+        """Return when all tables are whole."""
+        await self._finished.wait()
+
+    async def run(self) -> None:
+        """Fetch all files, until all tables are whole; raises the first damage."""
+        # Reads need all of a file's tail, and little of the rest.
+        tails = [task for part, task in self._fetching.items() if part.offset is None]
+        await together(map(self._tasks.wait, tails))
+        await together([self._fetch_files() for _ in range(self.concurrency)])
+        self._aside.close()
+        self._finished.set()
+        progress = self.progress
+        if progress.started is None:
+            return  # all tables are made of others, which were loaded whole
+        progress.seconds = self.effects.clock.monotonic() - progress.started
+        Event.TABLES_WHOLE.log(logger, bytes=progress.bytes, seconds=progress.seconds)
+
+    async def _fetch_files(self) -> None:
+        while (file := self.arrivals.next()) is not None:
+            await self._patiently(partial(self._fetch_whole, file))
+            self.progress.bytes += file.object.size
+            await self.effects.offload.run(file.path.unlink, True)
+            for served in self.arrivals.arrived(file):
+                await self._whole(served)
+
+    async def _fetch_whole(self, file: PartialFile) -> None:
+        data = await file.content(self.store)
+        async with self._checks:
+            await self.effects.offload.run_to_end(file.complete, data)
+
+    async def _whole(self, served: TableHydration) -> None:
+        await self.effects.offload.run_to_end(served.table.whole)
+        served.arrived.set()
+
+    async def _patiently(self, read: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Read from the store, again and again while it does not answer."""
+        while True:
+            try:
+                await read()
+            except StoreUnreachableError as error:
+                if not self._is_away:
+                    Event.TABLES_WAIT.log(logger, error=error)
+                self._is_away = True
+            else:
+                self._is_away = False
+                return
+            await self.effects.clock.sleep(_RETRY_PAUSE_S)
+
+    async def close(self) -> None:
+        """End what is under way."""
+        await self._tasks.close()
+        self._aside.close()
+
+
+def _lay_out(
+    private: Mapping[str, bytes], files: Sequence[tuple[str, PartialFile]], directory: Path
+) -> None:
+    with failures(directory):
+        directory.mkdir(parents=True)
+        for name, data in private.items():
+            (directory / name).write_bytes(data)
+        for name, file in files:
+            os.link(file.path, directory / name)

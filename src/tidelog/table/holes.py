@@ -1,0 +1,115 @@
+"""Holes in the files of a table: what RocksDB says of them, and the placeholders that have them.
+
+A placeholder is a sparse file of the right size, whose holes are zeros. RocksDB finds that a block
+of zeros has not its checksum, and that a file without a footer is no table.
+
+Invariant: what is written to a placeholder is what the file has there, and is never changed.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+from tidelog.errors import CorruptObjectError, StoreFullError
+from tidelog.table.failures import failures
+from tidelog.table.sst_tail import FOOTER_BYTES
+
+_BLOCK: Final = re.compile(
+    r"^Corruption: block checksum mismatch: .*/(\d+\.sst) offset (\d+) size (\d+)"
+)
+_FOOTER: Final = re.compile(
+    r"^Corruption: Bad table magic number: expected \d+, found 0 in .*/(\d+\.sst)"
+)
+_TRAILER_BYTES: Final = 5
+"""After each block: its compression and its checksum; the error's size is without them."""
+_SPARE_SHARE: Final = 16
+"""What the job itself writes needs room for one of so many bytes of the tables' files."""
+
+
+class Hole(NamedTuple):
+    """A part of a table's file that a read has missed."""
+
+    file: str
+    """Its name in the table."""
+    offset: int | None
+    """None: the end of the file, which says where its blocks are."""
+    length: int
+
+
+class Gaps(NamedTuple):
+    """What stands between reads and their answers."""
+
+    keys: list[bytes]
+    """The keys that cannot be read yet."""
+    ranges: list[tuple[bytes, bytes]]
+    """The ranges of keys of which the first rows cannot be read yet."""
+    holes: list[Hole]
+
+
+class Holes(Protocol):
+    """Where the missing parts of a table's files come from; called from any thread."""
+
+    def fill(self, holes: Sequence[Hole], ahead: int) -> None:
+        """Fetch and write these parts, each with at least `ahead` bytes from its beginning on.
+
+        Blocks. Does nothing for a file that is whole. Raises what the store raises.
+        """
+
+    def damage(self, hole: Hole, problem: str) -> CorruptObjectError | None:
+        """The error for a part that is bad although it was fetched; None: its file is whole."""
+
+
+def hole_of(error: BaseException) -> Hole | None:
+    """The hole that an error of RocksDB tells of; None: it tells of something else.
+
+    The texts are those of the RocksDB that the tests pin.
+    """
+    text = str(error)
+    if block := _BLOCK.match(text):
+        return Hole(block[1], int(block[2]), int(block[3]) + _TRAILER_BYTES)
+    if footer := _FOOTER.match(text):
+        return Hole(footer[1], None, 0)
+    return None
+
+
+def check_room(directory: Path, size: int) -> None:
+    """Raise StoreFullError when so many bytes of table files would not fit below a directory."""
+    free, spare = shutil.disk_usage(directory).free, size // _SPARE_SHARE
+    if free < size + spare:
+        raise StoreFullError(
+            f"work directory {directory}",
+            expected=f"{size} bytes for the files of the tables, and {spare} beside them",
+            found=f"{free} bytes free",
+            action="free disk space or move the work directory, then restart the job",
+        )
+
+
+def make_placeholder(path: Path, size: int) -> None:
+    """A file of this size that takes no room."""
+    with failures(path.parent), path.open("xb") as file:
+        file.truncate(size)
+
+
+def write_part(path: Path, offset: int, data: bytes) -> None:
+    """Write a part of a placeholder; what was there already stays the same, as files never change.
+
+    The end of a part comes last: RocksDB opens a file only with a footer, and then reads what the
+    footer names.
+    """
+    body = max(0, len(data) - FOOTER_BYTES)
+    with failures(path.parent):
+        file = os.open(path, os.O_WRONLY)
+        try:
+            _write(file, offset, memoryview(data)[:body])
+            _write(file, offset + body, memoryview(data)[body:])
+        finally:
+            os.close(file)
+
+
+def _write(file: int, offset: int, data: memoryview) -> None:
+    while data:
+        written = os.pwrite(file, data, offset)
+        data, offset = data[written:], offset + written

@@ -1,0 +1,93 @@
+"""A database answers before its state is here, and what it answers is right."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.early_starts import EARLY, SMALL_BLOCKS
+from tests.unit.library.conftest import NEVER, opened
+from tidelog import CheckpointConfig, JobConfig, MaterializeConfig
+from tidelog.library.database import Database
+from tidelog.state.recovery.partial_file import PartialFile
+from tidelog.storage.port import ObjectStore
+
+KEYS = 3_000
+EARLY_CONFIG = JobConfig(
+    checkpoint=CheckpointConfig(interval=1e6), restore=EARLY, rocksdb=SMALL_BLOCKS
+)
+
+
+@pytest.fixture
+def released(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Set: whole files of tables arrive from now on."""
+    released, content = threading.Event(), PartialFile.content
+
+    async def later(file: PartialFile, store: ObjectStore) -> bytes:
+        while not released.is_set():
+            await asyncio.sleep(0.01)
+        return await content(file, store)
+
+    monkeypatch.setattr(PartialFile, "content", later)
+    yield released
+    released.set()
+
+
+def value(number: int) -> int:
+    return number * 7919
+
+
+@pytest.fixture
+def filled(url: str) -> str:
+    """A store with many keys, most of them in a table."""
+    config = JobConfig(
+        checkpoint=CheckpointConfig(interval=0.05),
+        materialize=MaterializeConfig(interval=0.1),
+        rocksdb=SMALL_BLOCKS,
+    )
+    with opened(url, config) as db:
+        for number in range(KEYS):
+            db.key(number).total.set(value(number))
+            db.key(number).names.append(f"name of {number}")
+        db.checkpoint()
+        wait_for_table(db)
+        db.key(0).total.set(-1)
+    return url
+
+
+def wait_for_table(db: Database) -> None:
+    job = db._job
+    states = job._runner.states
+    assert states is not None
+    (subtask,) = states.subtasks.values()
+
+    async def materialized() -> None:
+        assert subtask.materializer is not None
+        await subtask.materializer.materialize()
+
+    job.event_loop.ask(materialized())
+
+
+def test_values_lists_and_scans_are_right_before_the_state_is_here(
+    filled: str, released: threading.Event
+) -> None:
+    with opened(filled, EARLY_CONFIG) as db:
+        states = db._job._runner.states
+        assert states is not None
+        assert not states.progress.hydration.is_whole
+        assert db.key(0).total.get() == -1
+        for number in range(1, KEYS, 250):
+            assert db.key(number).total.get() == value(number)
+            assert db.key(number).names.get() == [f"name of {number}"]
+        assert db.key(KEYS + 1).total.get() is None
+        db.key(7).total.set(70)
+        totals = dict(db.scan("total"))
+        assert len(totals) == KEYS
+        assert totals[7] == 70
+        assert all(totals[number] == value(number) for number in range(8, KEYS))
+        assert not states.progress.hydration.is_whole
+    released.set()
+    with opened(filled, NEVER) as db:
+        assert db.key(7).total.get() == 70
+        assert db.key(8).total.get() == value(8)

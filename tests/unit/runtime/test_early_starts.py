@@ -1,0 +1,283 @@
+"""A job that begins before its state is here gives the results of one that waits for it."""
+
+import asyncio
+import base64
+import copy
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.support import early_starts
+from tests.support.damage import flipped_at
+from tests.support.depth import more_in_depth
+from tests.support.early_starts import (
+    AFTER,
+    BEFORE,
+    Fed,
+    durable,
+    finish,
+    read,
+    started,
+    until,
+)
+from tests.support.faults import Fault, FaultKind, SteerableStore
+from tests.support.jobs import contents
+from tests.support.pipelines import Outside
+from tests.unit.verify.stores import with_objects
+from tidelog import MaterializeConfig, RestoreConfig, open_store
+from tidelog.errors import CorruptObjectError, StoreFullError
+from tidelog.state.recovery.partial_file import PartialFile
+from tidelog.storage.memory import MemoryStore
+from tidelog.storage.object_names import TABLES
+from tidelog.storage.port import ObjectStore
+
+Logged = Callable[[str], list[dict[str, Any]]]
+
+
+class Held:
+    """Whole files arrive when they are released."""
+
+    def __init__(self) -> None:
+        self.released = asyncio.Event()
+        self.asked = 0
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Held:
+    files, content = Held(), PartialFile.content
+
+    async def later(file: PartialFile, store: ObjectStore) -> bytes:
+        files.asked += 1
+        await files.released.wait()
+        return await content(file, store)
+
+    monkeypatch.setattr(PartialFile, "content", later)
+    return files
+
+
+def restored() -> tuple[MemoryStore, Outside]:
+    """A store of a test's own, and the output so far."""
+    objects, sink = early_starts.state()
+    return with_objects(MemoryStore(), objects), copy.deepcopy(sink)
+
+
+def check(sink: Outside) -> None:
+    """Everything was emitted once, and is right."""
+    assert len(sink.records) == BEFORE + AFTER
+    assert set(sink.records) == early_starts.expected()
+
+
+def test_records_are_handled_and_checkpointed_before_a_file_is_here(held: Held) -> None:
+    store, sink = restored()
+
+    async def run() -> None:
+        async with started(store, sink, Fed(BEFORE + AFTER - 1)) as runner:
+            await until(lambda: read(runner) == AFTER - 1)
+            await durable(runner)
+            assert runner.states is not None
+            figures = runner.states.progress.hydration
+            assert not figures.is_whole
+            assert figures.bytes == 0 < figures.blocks
+            held.released.set()
+            await until(lambda: figures.is_whole)
+            assert figures.bytes == figures.total_bytes
+        await finish(store, sink)
+
+    asyncio.run(run())
+    check(sink)
+
+
+def test_a_job_that_is_killed_before_its_state_is_here_goes_on_from_what_it_has_done(
+    held: Held,
+) -> None:
+    store, sink = restored()
+
+    async def run() -> None:
+        for limit in range(BEFORE + 500, BEFORE + AFTER, 500):
+            async with started(store, sink, Fed(limit)) as runner:
+                await until(lambda: read(runner) >= 500)
+                if limit % 1000:
+                    await durable(runner)
+        held.released.set()
+        await finish(store, sink)
+
+    asyncio.run(run())
+    check(sink)
+
+
+@pytest.mark.parametrize("parallelism", [2, 3])
+def test_a_job_in_another_parallelism_begins_before_its_state_is_here(
+    held: Held, parallelism: int
+) -> None:
+    store, sink = restored()
+
+    async def run() -> None:
+        async with started(store, sink, Fed(BEFORE + 1000), parallelism=parallelism) as runner:
+            await until(lambda: read(runner) == 1000)
+            await durable(runner)
+        # And back, from what several have inherited: one of them goes on, others are copied.
+        async with started(store, sink, Fed(BEFORE + 2000), parallelism=1) as runner:
+            await until(lambda: read(runner) == 1000)
+            await durable(runner)
+        held.released.set()
+        await finish(store, sink, parallelism=parallelism)
+
+    asyncio.run(run())
+    check(sink)
+
+
+def test_a_native_savepoint_waits_for_no_file_and_a_canonical_one_for_all(held: Held) -> None:
+    store, sink = restored()
+
+    async def run() -> None:
+        async with started(store, sink, Fed(BEFORE + 1000)) as runner:
+            await until(lambda: read(runner) == 1000)
+            await runner.savepoint("native")
+            canonical = asyncio.ensure_future(runner.savepoint("canonical", "canonical"))
+            await durable(runner)
+            assert not canonical.done()
+            held.released.set()
+            await canonical
+        await finish(store, sink)
+
+    asyncio.run(run())
+    check(sink)
+
+
+def test_no_file_is_uploaded_and_none_is_deleted_before_all_are_here(held: Held) -> None:
+    store, sink = restored()
+    before = {name for name in contents(store) if name.startswith(TABLES)}
+    often = MaterializeConfig(interval=0.05)
+
+    async def tables() -> set[str]:
+        return {info.name async for info in store.list(TABLES)}
+
+    async def run() -> None:
+        async with started(store, sink, Fed(BEFORE + 1000), materialize=often, retain=1) as runner:
+            await until(lambda: read(runner) == 1000)
+            await durable(runner)
+            await durable(runner)
+            assert await tables() == before
+            held.released.set()
+            assert runner.states is not None
+            (ledger,) = [s for s in runner.states.subtasks.values() if s.backend.hydration]
+            await until(lambda: ledger.snapshots.metrics.completed > 0)
+            assert await tables() != before
+        await finish(store, sink)
+
+    asyncio.run(run())
+    check(sink)
+
+
+DAMAGES = more_in_depth(4, 40)
+
+
+@pytest.mark.parametrize("seed", range(DAMAGES))
+def test_damage_is_never_a_wrong_result(seed: int, held: Held) -> None:
+    objects, sink = early_starts.state()
+    rng = Random(seed)
+    name = rng.choice(sorted(name for name in objects if name.startswith(TABLES)))
+    position = rng.randrange(len(objects[name]))
+    damage = flipped_at(position, 1 << rng.randrange(8))
+    store = with_objects(MemoryStore(), {**objects, name: damage(objects[name])})
+    output = copy.deepcopy(sink)
+
+    async def run() -> None:
+        async with started(store, output, Fed(BEFORE + AFTER - 1)) as runner:
+            await until(lambda: read(runner) == AFTER - 1)
+        held.released.set()
+        await finish(store, output)
+
+    with pytest.raises(CorruptObjectError, match=name):
+        asyncio.run(run())
+    assert set(output.records) <= early_starts.expected()
+
+
+def test_records_wait_for_a_store_that_is_away(held: Held, logged: Logged) -> None:
+    objects, sink = restored()
+    store = SteerableStore(objects)
+
+    async def run() -> None:
+        async with started(store, sink, Fed(BEFORE + 1000)) as runner:
+            await until(lambda: read(runner) > 0)
+            store.fail(Fault(FaultKind.FAIL, "get", TABLES))
+            await until(lambda: bool(logged("tables_wait")))
+            store.fail()
+            await until(lambda: read(runner) == 1000)
+            await durable(runner)
+        held.released.set()
+        await finish(store, sink)
+
+    asyncio.run(run())
+    check(sink)
+
+
+def test_a_disk_that_is_too_small_is_reported_before_anything_is_fetched(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, sink = restored()
+    full = SimpleNamespace(total=1 << 30, used=1 << 30, free=1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
+
+    async def run() -> None:
+        async with started(store, sink, Fed()):
+            raise AssertionError("it must not start")
+
+    with pytest.raises(StoreFullError, match="1000 bytes free"):
+        asyncio.run(run())
+    assert held.asked == 0
+
+
+def test_a_small_state_is_loaded_whole_first() -> None:
+    store, sink = restored()
+
+    async def run() -> None:
+        runner = await finish(store, sink, restore=RestoreConfig(begin="at-once"))
+        assert runner.states is not None
+        assert runner.states.progress.hydration.started is None
+        assert runner.states.progress.hydration.refusals == {}
+
+    asyncio.run(run())
+    check(sink)
+
+
+def test_a_start_that_must_upload_all_of_its_state_waits_for_it(logged: Logged) -> None:
+    store, sink = restored()
+
+    async def run() -> None:
+        runner = await finish(store, sink, changelog=False)
+        assert runner.states is not None
+        (reason,) = runner.states.progress.hydration.refusals
+        assert [record["reason"] for record in logged("tables_loaded_first")] == [reason]
+
+    asyncio.run(run())
+    check(sink)
+
+
+def test_an_encrypted_state_begins_early_as_any_other(held: Held, tmp_path: Path) -> None:
+    objects, sink = early_starts.state()
+    key = tmp_path / "key"
+    key.write_bytes(base64.b64encode(bytes(range(32))))
+    key.chmod(0o600)
+    store, output = encrypted(tmp_path, key), copy.deepcopy(sink)
+
+    async def run() -> None:
+        for name, data in objects.items():
+            await store.put(name, data)
+        async with started(store, output, Fed(BEFORE + 1000)) as runner:
+            await until(lambda: read(runner) == 1000)
+            await durable(runner)
+        held.released.set()
+        await finish(store, output)
+
+    asyncio.run(run())
+    check(output)
+
+
+def encrypted(directory: Path, key: Path) -> ObjectStore:
+    return open_store(f"memory://{directory.name}", encryption_key=str(key))

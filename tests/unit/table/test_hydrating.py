@@ -1,0 +1,188 @@
+"""A table whose files are holes answers as one that is whole; what is damaged is never a value."""
+
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from time import sleep
+from typing import cast
+
+import pytest
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.property.profiles import looking
+from tests.support.depth import more_in_depth
+from tests.unit.table.conformance import (
+    SMALL_BUFFERS,
+    TableConformance,
+    lay_out,
+    many_rows,
+    put,
+    rows,
+)
+from tests.unit.table.served import LocalHoles, ServingFactory
+from tests.unit.table.test_model import TableMachine
+from tidelog.errors import CorruptObjectError
+from tidelog.table.holes import Hole, hole_of
+from tidelog.table.hydrating import HydratingTable
+from tidelog.table.port import Freeze, TableFile
+from tidelog.table.rocksdb import RocksTable
+from tidelog.table.rocksdb_factory import RocksTableFactory
+from tidelog.table.rocksdict_options import table_options
+from tidelog.table.sst_tail import tail_start
+
+
+@pytest.fixture(params=[True, False], ids=["all tails", "no tail"])
+def factory(request: pytest.FixtureRequest) -> ServingFactory:
+    return ServingFactory(SMALL_BUFFERS, has_tails=request.param)
+
+
+@pytest.fixture(autouse=True)
+def whole_before_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No snapshot is uploaded with holes: its caller waits until the table is whole."""
+
+    def freeze(table: HydratingTable, directory: Path) -> Freeze:
+        cast(LocalHoles, table._holes).fill_all()
+        return RocksTable.freeze(table, directory)
+
+    monkeypatch.setattr(HydratingTable, "freeze", freeze)
+
+
+class TestServedTables(TableConformance):
+    """With the factory of this module."""
+
+
+@pytest.mark.parametrize("has_tails", [True, False])
+def test_a_table_of_holes_is_a_dict_with_snapshots(
+    has_tails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelog.table.rocksdb._INGEST_ROWS", 10)
+
+    class Machine(TableMachine):
+        factory = ServingFactory(SMALL_BUFFERS, has_tails=has_tails)
+
+    run_state_machine_as_test(Machine, settings=looking(15, 30))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[TableFile]:
+    """Those of a table with rows in several levels."""
+    table = RocksTableFactory(SMALL_BUFFERS).create(tmp_path / "made")
+    put(table, many_rows(1, 20_000))
+    table.prepare_snapshot()
+    put(table, many_rows(2, 500))
+    return table.freeze(tmp_path / "frozen")()
+
+
+def content() -> dict[bytes, bytes]:
+    return many_rows(1, 20_000) | many_rows(2, 500)
+
+
+def test_the_error_of_a_missing_block_says_where_it_is(
+    files: list[TableFile], tmp_path: Path
+) -> None:
+    """RocksDB's own text: with another one, tables could not be served before they are whole."""
+    factory = ServingFactory(SMALL_BUFFERS, has_tails=True)
+    table = factory.restore(lay_out(files, tmp_path / "served"))
+    key = min(content())
+    with pytest.raises(Exception, match=r"^Corruption: block checksum mismatch: ") as raised:
+        table._db.get(key)
+    hole = hole_of(raised.value)
+    assert hole is not None
+    assert hole.offset is not None
+    data = (factory.holes.source / hole.file).read_bytes()
+    start = tail_start(data, len(data))
+    assert start is not None
+    assert hole.offset + hole.length <= start
+    factory.holes.fill([hole], 0)
+    assert table.get(key) == content()[key]
+
+
+def test_the_error_of_a_missing_footer_names_the_file(
+    files: list[TableFile], tmp_path: Path
+) -> None:
+    directory, other = tmp_path / "served", tmp_path / "other"
+    factory = ServingFactory(SMALL_BUFFERS)
+    factory.restore(lay_out(files, directory)).close()
+    shutil.copytree(directory, other)
+    path = max(other.glob("*.sst"))
+    path.write_bytes(bytes(path.stat().st_size))
+    options = table_options(factory._options, factory._cache, factory._buffers)
+    with pytest.raises(Exception, match=r"^Corruption: Bad table magic number: ") as raised:
+        RocksTable(other, options)
+    assert hole_of(raised.value) == Hole(path.name, None, 0)
+
+
+def test_any_other_error_tells_of_no_hole() -> None:
+    assert hole_of(Exception("IO error: No space left on device: 000004.sst")) is None
+    assert hole_of(Exception("Corruption: truncated block read from 000004.sst offset 3")) is None
+
+
+def test_bytes_without_a_footer_have_no_tail() -> None:
+    assert tail_start(b"", 0) is None
+    assert tail_start(bytes(4096), 1 << 20) is None
+
+
+def test_a_tail_begins_after_the_last_block_of_data(files: list[TableFile]) -> None:
+    for file in files:
+        if file.shared:
+            data = file.path.read_bytes()
+            start = tail_start(data, len(data))
+            assert start is not None
+            assert 0 < start < len(data)
+            # What is given may be all of the file, or no more than its end.
+            assert tail_start(data[start:], len(data)) == start
+
+
+def test_a_scan_of_holes_fetches_ahead(files: list[TableFile], tmp_path: Path) -> None:
+    factory = ServingFactory(SMALL_BUFFERS, has_tails=True)
+    table = factory.restore(lay_out(files, tmp_path / "served"))
+    assert rows(table) == content()
+    # Files are smaller than what is fetched ahead, and their blocks are many.
+    assert len(factory.holes.filled) <= 2 * sum(file.shared for file in files)
+
+
+@pytest.mark.parametrize("seed", range(more_in_depth(6, 60)))
+def test_no_flipped_bit_of_a_file_is_ever_a_wrong_value(
+    files: list[TableFile], tmp_path: Path, seed: int
+) -> None:
+    rng, expected = Random(seed), content()
+    directory = lay_out(files, tmp_path / "damaged")
+    path = directory / rng.choice([file for file in files if file.shared]).name
+    data = bytearray(path.read_bytes())
+    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    path.write_bytes(data)
+    factory = ServingFactory(SMALL_BUFFERS)
+    with suppress(CorruptObjectError):
+        table = factory.restore(directory)
+        for key in rng.sample(sorted(expected), 300):
+            with suppress(CorruptObjectError):
+                assert table.get(key) == expected[key]
+        for start in range(0, 3000, 300):
+            keys = sorted(expected)[start : start + 300]
+            with suppress(CorruptObjectError):
+                assert table.get_many(keys) == [expected[key] for key in keys]
+        with suppress(CorruptObjectError):
+            assert rows(table) == expected
+
+
+def test_what_is_whole_is_compacted_again(files: list[TableFile], tmp_path: Path) -> None:
+    factory = ServingFactory(SMALL_BUFFERS, has_tails=True)
+    table = factory.restore(lay_out(files, tmp_path / "served"))
+    new = {b"key-%05d" % number: b"new" for number in range(12)}
+
+    def flushed_files() -> int:
+        return sum(file["level"] == 0 for file in table._db.live_files())
+
+    for key, value in new.items():
+        put(table, {key: value})
+        table.prepare_snapshot()
+    assert flushed_files() >= len(new)
+    factory.holes.fill_all()
+    table.whole()
+    for _ in range(1000):
+        if flushed_files() < len(new):
+            break
+        sleep(0.01)
+    assert flushed_files() < len(new)
+    assert rows(table) == content() | new
