@@ -2,6 +2,7 @@
 parallelism, ends as if nothing had happened; what is damaged in the store ends it.
 """
 
+import asyncio
 import json
 import os
 import random
@@ -20,6 +21,9 @@ from tests.process.harness import GIVE_UP_S, ROOT, killed_at_last, wait_until
 from tests.process.restart_job import BASE, Start, expected
 from tests.support.depth import more_in_depth
 from tests.support.output_files import output_lines
+from tidelog.catalog.inventory import read_inventory
+from tidelog.effects import Effects, InlineOffload
+from tidelog.storage.local import LocalStore
 
 SEED = int(os.environ.get("TIDELOG_TEST_SEED", "20261130"))
 HISTORIES = more_in_depth(3, 100)
@@ -60,6 +64,15 @@ class History:
 
     def table_files(self) -> list[Path]:
         return sorted((self.directory / "store" / "tables").rglob("*.sst"))
+
+    async def needed_files(self) -> list[Path]:
+        """The table files that the newest checkpoint needs."""
+        store = self.directory / "store"
+        inventory = await read_inventory(LocalStore(store, Effects(offload=InlineOffload())))
+        newest = inventory.slots.newest
+        assert newest is not None
+        names = sorted(inventory.needed_names(newest))
+        return [store / name for name in names if name.endswith(".sst")]
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +133,7 @@ def test_a_damaged_part_of_a_table_ends_the_job_and_makes_no_wrong_record(
     base: Path, tmp_path: Path, seed: int
 ) -> None:
     history = history_of(base, tmp_path, seed)
-    damaged = history.rng.choice(history.table_files())
+    damaged = history.rng.choice(asyncio.run(history.needed_files()))
     whole = damaged.read_bytes()
     position = history.rng.randrange(len(whole))
     changed = bytes((whole[position] ^ 1 << history.rng.randrange(8),))
