@@ -41,6 +41,7 @@ class HydratingTable(RocksTable):
         super().__init__(directory, options)
         self._holes = holes
         self._is_whole = False
+        self._is_closed = False
 
     def get(self, key: bytes) -> bytes | None:
         try:
@@ -84,7 +85,8 @@ class HydratingTable(RocksTable):
             read()
         except Exception as error:
             hole = hole_of(error)
-            if hole is None:
+            # Nobody waits any more for what is fetched ahead when the table is closed.
+            if hole is None and not self._is_closed:
                 raise translate(error, self._directory) from error
             return hole
         return None
@@ -155,9 +157,14 @@ class HydratingTable(RocksTable):
         return False  # nobody has looked; a table with files has rows, but for deleted ones
 
     def whole(self) -> None:
-        with failures(self._directory):
-            self._db.set_options({"disable_auto_compactions": "false"})
+        with failures(self._directory), self._flushing:
+            if not self._is_closed:
+                self._db.set_options({"disable_auto_compactions": "false"})
         self._is_whole = True
+
+    def close(self) -> None:
+        self._is_closed = True
+        super().close()
 
     def _read(self, read: Callable[[], T], met: Exception | None = None) -> T:
         """What `read` returns once all holes that it meets are filled; `met` is the first error."""

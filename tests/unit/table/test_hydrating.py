@@ -186,3 +186,16 @@ def test_what_is_whole_is_compacted_again(files: list[TableFile], tmp_path: Path
         sleep(0.01)
     assert flushed_files() < len(new)
     assert rows(table) == content() | new
+
+
+def test_what_is_fetched_ahead_of_a_closed_table_misses_nothing(
+    files: list[TableFile], tmp_path: Path
+) -> None:
+    table = ServingFactory(SMALL_BUFFERS, has_tails=True).restore(
+        lay_out(files, tmp_path / "served")
+    )
+    keys = sorted(content())[:10]
+    assert table.gaps(keys).holes
+    table.close()
+    assert table.gaps(keys, [(keys[0], keys[-1])]).holes == []
+    table.whole()
