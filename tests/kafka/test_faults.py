@@ -157,7 +157,7 @@ def test_messages_that_do_not_decode_are_left_out_counted_and_logged(
     assert values(read(lenient, tmp_path)) == [{"n": 0}, {"n": 2}, {"n": 4}]
     assert lenient.skipped == 3
     (text,) = events(caplog, "kafka_messages_skipped")
-    assert text.startswith("1 messages since the start") and f"'{topic}'" in text
+    assert ": 1 message, the last one" in text and f"'{topic}'" in text
 
 
 def test_messages_that_a_function_does_not_take_go_to_the_dead_letters(

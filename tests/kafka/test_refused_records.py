@@ -98,7 +98,7 @@ def test_a_refused_record_is_let_go_of_and_all_others_are_moved_once(
     policy: Any = DeadLetterTopic(dead) if letters else "skip"
     with caplog.at_level(logging.WARNING, "tidelog"):
         writer = job.start(1, owed, on_refused=policy, **OPTIONS)
-    assert "1 staged records since the start were refused" in caplog.text
+    assert "refused by a topic since the start: 1 staged record (" in caplog.text
     writer.write([(0, "later", "v40")])
     writer.commit(writer.pre_commit(TWO))
     shown = [m.value().decode() for m in topics.read(job.topic, 40)]

@@ -102,7 +102,6 @@ CAUSES: dict[str, tuple[int, Callable[[Place], Result]]] = {
         EXIT_PROBLEM,
         run("--rocksdb-options-file", "HERE/late.ini", "--table", "rocksdb"),
     ),
-    "the job's file or module is not there": (EXIT_PROBLEM, run(job="HERE/late.py:job")),
     "an import of the job fails": (EXIT_PROBLEM, run(job="HERE/broken.py:job")),
     "a function of the job fails": (EXIT_PROBLEM, run(job="HERE/failing.py:job")),
     "the work directory cannot be made": (EXIT_PROBLEM, run("--work-dir", "HERE/job.toml/work")),
@@ -122,6 +121,7 @@ CAUSES: dict[str, tuple[int, Callable[[Place], Result]]] = {
         EXIT_USAGE,
         run("--input", "HERE/in", job="HERE/sound.py:without_arguments"),
     ),
+    "the job's file or module is not there": (EXIT_USAGE, run(job="HERE/late.py:job")),
     "the key file holds no key": (EXIT_USAGE, run("--encryption-key", "file:HERE/no.key")),
     "the store's URL is none": (EXIT_USAGE, run("--store", "s3:/b/c")),
 }
@@ -139,6 +139,7 @@ ELSEWHERE = {
 CLASSES = {
     "ConfigError": EXIT_USAGE,
     "FencedError": EXIT_FENCED,
+    "StateDefinitionError": EXIT_USAGE,
 }
 """Errors whose code is not 1."""
 

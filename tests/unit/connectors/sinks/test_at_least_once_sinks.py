@@ -75,7 +75,7 @@ def test_no_line_is_missing_after_a_flush_that_failed(
             start()
             break
         except StorageError as error:
-            assert "standard output; found No space left" in str(error)
+            assert "standard output; expected room for it; found No space left" in str(error)
             failures += 1
     assert failures > 0
     assert set(lines) <= set(disk.written.decode().splitlines())
