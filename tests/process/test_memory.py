@@ -62,7 +62,7 @@ def test_a_join_of_records_that_are_in_thousands_of_windows_stays_within_twice_t
     """An outer join keeps a record for each of its windows, in more rows than the budget holds."""
     run = Run(tmp_path, f"tests.process.memory_job:{how}", ("--memory", str(BUDGET)))
     finished = run.finish("--parallelism", "1")
-    assert "3600 of them" in finished.stderr, "the warning when the job is built"
+    assert "in 3,600 windows" in finished.stderr, "the warning when the job is built"
     most, pairs = map(int, run.output.read_text().split())
     assert pairs == OVERLAPPING * WINDOWS
     assert 2 * OVERLAPPING * WINDOWS * 1_000 > 2 * BUDGET

@@ -28,6 +28,7 @@ from tidelog import (
     JobRunner,
     MaterializeConfig,
     RateSource,
+    RestoreConfig,
     TextFileSource,
     UnalignedConfig,
 )
@@ -78,6 +79,7 @@ class Scraped:
             materialize=MaterializeConfig(interval=0.5),
             unaligned=UnalignedConfig("always"),
             local_recovery=directory / "copies",
+            restore=RestoreConfig(begin="at-once", whole_bytes=0),
         )
 
     async def run(self) -> None:

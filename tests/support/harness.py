@@ -342,6 +342,7 @@ async def read_back(
     states = SubtaskStates(start)
     try:
         await incarnate(states, LocalSubtasks(states), _beside)
+        del incarnation.probes[: -config.parallelism]  # those that the plan has opened once
         return {key: contents(incarnation.probe_of(key), key) for key in keys}
     finally:
         await states.close(quietly=False)
