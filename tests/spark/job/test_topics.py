@@ -37,7 +37,8 @@ def windows(records: jobs.Records) -> Counter[tuple[str, int, int]]:
 def test_a_topic_becomes_another_one_though_the_query_is_killed(
     topics: Topics, given: dict[str, str], place: Place
 ) -> None:
-    source, target = topics.new(2), topics.new()
+    # Of several partitions the newest record moves event time on Spark, so others could be late.
+    source, target = topics.new(), topics.new()
     (records,) = jobs.batches(records=300, parts=1)
     topics.write(source, map(json.dumps, records))
     options = ("--messages-per-batch", "120", "--conf", f"spark.jars={given['spark.jars']}")
