@@ -52,7 +52,7 @@ class Start(msgspec.Struct, frozen=True):
     begin: Begin = "when-whole"
     parallelism: int = 1
     makes_state: bool = False
-    """It ends by being killed, when it has handled the records that make the state."""
+    """The job only makes the state: it handles these records, and is killed then."""
     mb_per_s: float = 0.0
     """Of the link; 0: as fast as the disk."""
     latency_ms: float = 0.0

@@ -53,7 +53,8 @@ class Trigger(msgspec.Struct, Generic[Task], frozen=True):
     starts_at: frozenset[Task]
     savepoint: SavepointRequest | None = None
     before_end: bool = False
-    """It captures the state before the end: sinks pre-commit nothing, and no manifest follows."""
+    """The barriers capture the state before the end: sinks pre-commit nothing, and no manifest
+    is written."""
 
 
 class Drain(msgspec.Struct, frozen=True):

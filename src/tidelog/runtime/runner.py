@@ -64,7 +64,7 @@ class JobResult:
     stopped: Savepoint | None = None
     """The savepoint the job was stopped with; None: its data has ended."""
     nothing_new: bool = False
-    """It has looked for more to read then, and there was nothing."""
+    """The job had ended before, its sources have looked for new input, and there was none."""
 
 
 async def _nothing() -> set[str]:

@@ -68,7 +68,7 @@ class _Readings:
     def __init__(self, first: _Reading) -> None:
         self._first = first
         self._recent = deque([first])
-        """Those of the last seconds, and the one before."""
+        """The readings of the last seconds, and the last one before them."""
 
     def add(self, reading: _Reading) -> None:
         if reading.at_s > self._recent[-1].at_s:  # otherwise a worker has said nothing since

@@ -82,7 +82,7 @@ class Cluster:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Those of librdkafka that the user has set."""
+        """The settings of librdkafka that the user has set."""
         return self._settings
 
     def __str__(self) -> str:

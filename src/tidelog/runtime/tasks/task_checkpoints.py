@@ -68,7 +68,7 @@ class TaskParts:
     listener: CheckpointListener
     restored: SubtaskState | None = None
     keyed: bool = False
-    """It has keyed state, so it may hold records until later."""
+    """The task has keyed state, so it may emit records later than it gets them."""
     operator_states: OperatorStates = field(default_factory=OperatorStates)
     switching: Switching | None = None
     """When barriers overtake; None when checkpoints stay aligned."""

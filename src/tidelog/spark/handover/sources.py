@@ -35,7 +35,7 @@ class SourceDescription(msgspec.Struct, frozen=True, omit_defaults=True):
 
     source: str
     types: tuple[str, ...]
-    """Its class and the base classes, as a manifest has them."""
+    """The class of the source and its base classes, as a manifest stores them."""
     topics: tuple[str, ...] = ()
     path: str = ""
     """Of files."""

@@ -183,7 +183,7 @@ class GroupOperator:
             self._stage.close()
 
     def _times(self, values: Any, now_ms: int) -> _Times:
-        """Of a query without times Spark says none: its records have the time of the batch."""
+        """The times of this call. In a query without times they are the time of the batch."""
         if self._plan.time == "none":
             return _Times(UNKNOWN, now_ms)
         watermark = values.getCurrentWatermarkInMs() if self._plan.time == "event" else 0

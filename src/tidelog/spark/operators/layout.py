@@ -100,7 +100,7 @@ def pages_name(operator: str) -> str:
 
 
 def pack(rows: list[Row]) -> bytes:
-    """A page."""
+    """The bytes of a page with these rows."""
     packed: bytes = _encode(list(chain.from_iterable(rows)))
     return packed
 

@@ -130,7 +130,7 @@ class Stage:
                     yield from self.push(self._made(route.to, part), route.to)
 
     def flush(self) -> Iterator[Output]:
-        """What waits."""
+        """Push the records on that wait for a full buffer."""
         for number in sorted(self._waiting):
             yield from self._cut(self._branches[number])
 

@@ -151,7 +151,7 @@ class Hydration:
     """Whole files that are fetched at a time."""
     arrivals: Arrivals[PartialFile, TableHydration] = field(default_factory=Arrivals)
     _files: dict[str, PartialFile] = field(default_factory=dict)
-    """By object."""
+    """The files of all tables, by the name of their object in the store."""
     _placing: asyncio.Lock = field(default_factory=asyncio.Lock)
     _numbers: "count[int]" = field(default_factory=count)
     _fetching: dict[Part, "asyncio.Task[None]"] = field(default_factory=dict)

@@ -75,7 +75,7 @@ class Partition:
     older_files: Mapping[str, str]
     """The objects of the files of that materialization, by the files' names."""
     before_end: bool
-    """It is what a start after the end goes on from: restored and checked, and not counted."""
+    """The state before the end, from which a later start continues: checked, but not counted."""
 
     @property
     def label(self) -> str:
