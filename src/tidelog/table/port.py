@@ -11,9 +11,10 @@ Invariants every table keeps (`tests/unit/table/conformance.py` proves them):
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from tidelog.table.holes import Gaps, Holes
+if TYPE_CHECKING:
+    from tidelog.table.holes import Gaps, Holes
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ class ServedTable(Table, Protocol):
 
     def gaps(
         self, keys: list[bytes], ranges: Sequence[tuple[bytes, bytes]] = (), rows: int = 1
-    ) -> Gaps:
+    ) -> "Gaps":
         """What is missing to read these keys, and the first rows of these ranges of keys.
 
         Raises what reads raise. Callable from a thread.
@@ -104,7 +105,7 @@ class ServedTable(Table, Protocol):
         """All files are here: from now on it is compacted. Blocking; callable from a thread."""
 
 
-Serve = Callable[[Path, Holes, bool], ServedTable]
+Serve: TypeAlias = "Callable[[Path, Holes, bool], ServedTable]"
 """Opens a table from a snapshot's files of which most are placeholders; blocking. The flag says
 that the tails of all files are there. Raises what `TableFactory.restore` and the holes raise."""
 
@@ -141,5 +142,5 @@ class TableFactory(Protocol):
         """
 
     @property
-    def serve(self) -> Serve | None:
+    def serve(self) -> "Serve | None":
         """Opens a table before its files are here; None: its tables cannot be."""

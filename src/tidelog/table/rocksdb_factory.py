@@ -5,16 +5,18 @@ Invariant: tables of one factory share one block cache and one budget of memtabl
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from rocksdict import Cache, WriteBufferManager
 
 from tidelog.table.failures import failures
-from tidelog.table.holes import Holes
 from tidelog.table.port import PreparedRows, Serve, ServedTable
 from tidelog.table.rocksdb import Process, RocksTable, prepare, unpack
 from tidelog.table.rocksdb_options import RocksDBConfig, RocksMemory
 from tidelog.table.rocksdict_options import table_options
+
+if TYPE_CHECKING:
+    from tidelog.table.holes import Holes
 
 _MANY_FILES: Final = 1 << 20
 """More open files than a table has. With a limit RocksDB opens a table although it cannot read most
@@ -60,11 +62,11 @@ class RocksTableFactory:
         return self._open(directory, new=False)
 
     @property
-    def serve(self) -> Serve | None:
+    def serve(self) -> "Serve | None":
         # An options file may change how files are laid out, and when they are read.
         return self._serve if self._options.options_file is None else None
 
-    def _serve(self, directory: Path, holes: Holes, has_tails: bool) -> ServedTable:
+    def _serve(self, directory: Path, holes: "Holes", has_tails: bool) -> ServedTable:
         from tidelog.table.hydrating import HydratingTable, opened  # noqa: PLC0415  # few starts
 
         Process.check()

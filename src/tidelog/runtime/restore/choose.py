@@ -23,7 +23,6 @@ from tidelog.checkpoint.startup import History, resumable
 from tidelog.errors import ConfigError, RestoreError
 from tidelog.events import Event
 from tidelog.ids import Slot, SubtaskId
-from tidelog.runtime.restore.after_end import before_end
 from tidelog.runtime.subtasks.vertices import Vertex
 from tidelog.state.registry import Rehearsal, StateMigration, StateRegistry, known_keys
 from tidelog.storage.port import ObjectStore
@@ -90,6 +89,8 @@ class Resumption(msgspec.Struct, frozen=True):
         checkpoint = self.checkpoint
         if checkpoint is None or not checkpoint.final or not checkpoint.before_end:
             return self
+        from tidelog.runtime.restore.after_end import before_end  # noqa: PLC0415  # few starts
+
         return msgspec.structs.replace(self, checkpoint=before_end(checkpoint), after_end=True)
 
 

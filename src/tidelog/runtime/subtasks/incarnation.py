@@ -34,7 +34,6 @@ from tidelog.runtime.subtasks.wiring import stays_aligned
 from tidelog.runtime.tasks.splits import SourceSplits
 from tidelog.runtime.tasks.task import Task
 from tidelog.runtime.tasks.task_checkpoints import CheckpointListener
-from tidelog.state.recovery.reads import KeyReads
 
 if TYPE_CHECKING:
     from tidelog.runtime.status.status import JobStatus
@@ -195,6 +194,8 @@ class LocalSubtasks:
         """A task's whole life: its loop with its materializer, then the release of its state."""
         materializer, backend = self.states.subtasks[task.id].materializer, task.parts.backend
         if backend.hydration is not None:
+            from tidelog.state.recovery.reads import KeyReads  # noqa: PLC0415  # few starts
+
             timers = KeyReads(backend.registry.infos()).of_timers(backend.owned.encoded())
             await backend.hydration.ensure([], timers.ranges)
         if materializer is None:

@@ -3,7 +3,7 @@
 Invariant: whatever is decided, rows and results are the same.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tidelog.checkpoint.manifest import SubtaskState
 from tidelog.runtime.subtasks.start import JobStart
@@ -13,8 +13,6 @@ from tidelog.table.port import TableFactory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-AT_ONCE: Final = "at-once"
 
 
 def is_small(start: JobStart, states: "Iterable[SubtaskState]") -> bool:

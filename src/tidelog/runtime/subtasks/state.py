@@ -21,7 +21,6 @@ from tidelog.materialize.pacing import UploadSlots
 from tidelog.materialize.table_snapshot import TableSnapshots
 from tidelog.runtime.snapshots.canonical import CanonicalSnapshotter, RowUploads
 from tidelog.runtime.snapshots.snapshotter import LogSnapshotter, Snapshotter, TableSnapshotter
-from tidelog.runtime.subtasks.serving import AT_ONCE, is_small, refusal
 from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.vertices import NONE, Vertex
 from tidelog.runtime.user_code import close_all
@@ -143,8 +142,12 @@ class SubtaskStates:
         self, states: Mapping[SubtaskId, SubtaskState], vertices: Mapping[SubtaskId, Vertex]
     ) -> Set[SubtaskId]:
         """The subtasks whose tables serve before they are whole."""
-        start, restore = self.start, self.start.config.restore
-        if restore.begin != AT_ONCE or is_small(start, states.values()):
+        start = self.start
+        if start.config.restore.begin != "at-once":
+            return frozenset()
+        from tidelog.runtime.subtasks.serving import is_small, refusal  # noqa: PLC0415  # few starts
+
+        if is_small(start, states.values()):
             return frozenset()
         hydrated: set[SubtaskId] = set()
         reasons: dict[str, str | None] = {}
@@ -168,7 +171,7 @@ class SubtaskStates:
                 start.effects,
                 self.progress,
                 start.directory / "placeholders",
-                restore.concurrency,
+                start.config.restore.concurrency,
             )
         return hydrated
 

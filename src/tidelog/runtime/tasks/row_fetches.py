@@ -10,7 +10,6 @@ from itertools import filterfalse
 from tidelog.runtime.channels.gate import Gate
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.tasks.task_checkpoints import TaskParts
-from tidelog.state.recovery.reads import FIRST_ROWS, KeyReads
 
 
 class RowFetches:
@@ -43,6 +42,8 @@ class RowFetches:
 
     async def _fetch(self, batch: KeyedBatch) -> None:
         """Fetch the rows that the operator names, or those that its states tell."""
+        from tidelog.state.recovery.reads import FIRST_ROWS, KeyReads  # noqa: PLC0415  # few starts
+
         in_memory, rows = self._backend.buffer.has, self._parts.chain.rows_read(batch)
         if rows is None:
             states = KeyReads(self._backend.registry.infos())
