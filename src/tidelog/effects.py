@@ -369,6 +369,8 @@ class Effects:
     offload: Offload = field(default_factory=ThreadOffload)
     aside: Callable[["Effects"], Aside] = LoopAside
     """Makes what waits for a coroutine where the event loop cannot."""
+    frees_memory: bool = True
+    """A job that ends frees its rows; not where the process ends with it, which costs nothing."""
 
     def token(self) -> str:
         """A fresh 16-hex-digit name for an attempt or author."""

@@ -9,7 +9,7 @@ from tidelog.effects import Effects
 @contextmanager
 def command_effects() -> Iterator[Effects]:
     """Clock, chance and threads: at the end of the block nobody waits for what threads still do."""
-    effects = Effects()
+    effects = Effects(frees_memory=False)
     try:
         yield effects
     finally:

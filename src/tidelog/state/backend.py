@@ -246,8 +246,9 @@ class KeyedBackend:
         self._account.close()
 
     def close(self) -> None:
-        """The job has ended: what is left of the rows goes with it, and counts no more."""
-        self._account.close()
+        """Free the memory of all rows: the job has ended, and others may use it."""
+        for _ in self._drop():
+            pass
 
     def flush(self, *, settle: bool = True) -> None:
         """Write all buffered changes to the log, and with `settle` to the table.

@@ -301,3 +301,14 @@ def test_the_rows_of_a_subtask_that_has_ended_leave_memory_when_others_need_it()
     list(memory.make_room())
     assert memory.used_bytes == 0 == backend.rows_bytes() and not memory.accounts
     assert bench.logged == logged, "nothing is flushed any more"
+
+
+def test_a_job_that_has_ended_holds_no_rows_and_counts_none() -> None:
+    bench = Bench()
+    state = bench.value()
+    for key in range(1_000):
+        bench.update(state, key, key)
+    backend = bench.backend
+    assert not backend.crowded and backend.memory.used_bytes > 0
+    backend.close()
+    assert backend.rows_bytes() == 0 == backend.memory.used_bytes and not backend.memory.accounts

@@ -252,7 +252,8 @@ class SubtaskStates:
         """
         tables = [loaded.table for loaded in self._loaded.values()] + [*self._created.values()]
         for subtask in self.subtasks.values():
-            subtask.backend.close()
+            if quietly or self.start.effects.frees_memory:  # a job that failed may start again
+                subtask.backend.close()
             if not subtask.released:
                 tables.append(subtask.backend.table)
         if self.hydration is not None:
