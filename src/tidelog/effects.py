@@ -21,7 +21,7 @@ from queue import SimpleQueue
 from typing import Any, ClassVar, Final, ParamSpec, Protocol, TypeVar, cast
 
 from tidelog.concurrency import Interruption, answer_of, to_end
-from tidelog.interrupt import flush_streams
+from tidelog.interrupt import ended, flush_streams
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -311,11 +311,13 @@ def daemon_thread(work: Callable[[], None], name: str) -> threading.Thread:
 
 
 def end_soon(code: int) -> None:
-    """End the process with this code in two seconds, if it has not ended by then.
+    """Let the process end with this code, in two seconds if it has not ended by then.
 
     Python waits for the threads of pools, and a request that nobody waits for any more may take a
     minute.
     """
+
+    ended(code)
 
     def end() -> None:
         time.sleep(_LEAVE_S)

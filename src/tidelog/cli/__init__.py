@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple
 import click
 
 from tidelog.credentials import masked
-from tidelog.interrupt import ended
 
 
 class LazyCommand(NamedTuple):
@@ -235,7 +234,5 @@ def run() -> None:
         if "tidelog.effects" in sys.modules:  # no command has begun threads otherwise
             from tidelog.effects import end_soon  # noqa: PLC0415
 
-            code = end.code if isinstance(end.code, int) else int(end.code is not None)
-            ended(code)
-            end_soon(code)
+            end_soon(end.code if isinstance(end.code, int) else int(end.code is not None))
         raise
