@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Final
 from tidelog.errors import require
 from tidelog.runtime.graph import Job
 from tidelog.spark.handover.begin import Origin, begin
-from tidelog.spark.handover.takeover import described, resumed, take_over
+from tidelog.spark.handover.takeover import resumed, take_over
 from tidelog.spark.job.operator import operator_frame
 from tidelog.spark.job.run import JobQuery, start_query
-from tidelog.spark.job.sinks import Predecessor
 from tidelog.spark.job.sources import SourceOptions
-from tidelog.spark.operators.layout import INITIAL_COLUMNS, InitialState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,11 +52,12 @@ def run(
     session = spark or SparkSession.getActiveSession()
     require("spark", session, session is not None, "a SparkSession, when none is active")
     assert session is not None
+    origin = Origin(savepoint or "", checkpoint)
     if savepoint is None:
-        handover = resumed(checkpoint)
+        beginning = resumed(origin.directory)
     else:
-        handover = take_over(job, Origin(savepoint, checkpoint), allow_non_restored_state)
-        partitions = handover.state_partitions(session.sparkContext.defaultParallelism)
+        beginning = take_over(job, origin, allow_non_restored_state)
+        partitions = beginning.state_partitions(session.sparkContext.defaultParallelism)
         if partitions is not None and _PARTITIONS not in session.conf.getAll:
             session.conf.set(_PARTITIONS, str(partitions))
     return start_query(
@@ -68,9 +67,7 @@ def run(
         available_now=available_now,
         trigger=trigger,
         sources=sources or SourceOptions(),
-        initial=handover.initial(session) if handover else {},
-        positions=handover.positions() if handover else {},
-        after=handover.predecessor if handover else Predecessor(),
+        beginning=beginning,
     )
 
 
@@ -96,26 +93,7 @@ def run_operator(
     Raises ConfigError for what Spark has no equivalent for, and StateSchemaError where the states
     of the job are not those that are stored.
     """
+    beginning = None if savepoint is None else begin(Origin(savepoint, checkpoint))
     return operator_frame(
-        df,
-        job,
-        name,
-        output_schema=output_schema,
-        checkpoint=checkpoint,
-        initial={} if savepoint is None else _states(df, Origin(savepoint, checkpoint)),
+        df, job, name, output_schema=output_schema, checkpoint=checkpoint, beginning=beginning
     )
-
-
-def _states(
-    df: "DataFrame | Mapping[str, DataFrame]", origin: Origin
-) -> Mapping[str, InitialState]:
-    """What the operators of a savepoint begin with; nothing once a batch is committed."""
-    beginning = begin(origin)
-    if beginning.savepoint is None:
-        return {}
-    frame = next(iter(df.values())) if isinstance(df, Mapping) else df
-    states: dict[str, InitialState] = {}
-    for operator in beginning.handover.operators:
-        rows = beginning.savepoint.frame(frame.sparkSession, operator.id, *INITIAL_COLUMNS)
-        states[operator.id] = InitialState(described(operator), rows)
-    return states

@@ -7,7 +7,7 @@ entry; afterwards the query's checkpoint says where the job is.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -27,8 +27,8 @@ from tidelog.checkpoint.slots import SlotLog, list_slots, read_slot
 from tidelog.errors import ConfigError, RestoreError
 from tidelog.ids import CheckpointId, KeyGroup, SeqNo, Slot
 from tidelog.spark.checkpoint.checkpoint import COMMITS, OFFSETS, store_url
-from tidelog.spark.checkpoint.commits import Offsets, read_offsets
-from tidelog.spark.handover.document import Handover, QueryDirectory
+from tidelog.spark.checkpoint.commits import Offsets, read_commit, read_offsets
+from tidelog.spark.handover.document import RETURN, Handover, QueryDirectory, Return
 from tidelog.spark.handover.pages import (
     GroupFacts,
     StoredOperator,
@@ -45,7 +45,6 @@ from tidelog.spark.handover.writing import (
     Target,
     WrittenSubtask,
 )
-from tidelog.spark.job.descriptions import stored_descriptions
 from tidelog.spark.job.sinks import Ledger
 from tidelog.spark.operators.layout import OperatorDescription, Row
 from tidelog.spark.source.parts import ReadSession, connected
@@ -121,7 +120,7 @@ def bring_back(
     """
     origin = parse_origin(target)
     name = check_name(str(origin.checkpoint))
-    query = read_query(location, StoreAccess(access.endpoint))
+    query = read_query(location, access)
     numbers = operator_numbers(spark, location)
     cores = spark.sparkContext.defaultParallelism
     with connected(store_url(origin.url), access) as session:
@@ -159,7 +158,7 @@ def bring_back(
             stop=True,
         )
         # First: a query that starts again beside its job would write everything twice.
-        QueryDirectory(location, access).move_to(f"{origin.url}@{name}")
+        QueryDirectory(location, access).put(RETURN, Return(f"{origin.url}@{name}"))
         session.run(slots.append(entry))
     return entry
 
@@ -192,11 +191,21 @@ def read_query(location: str, access: StoreAccess = PLAIN) -> StoppedQuery:
     """What a checkpoint says; raises ConfigError for the query of no job, and RestoreError for one
     that was killed in the middle of a batch.
     """
-    directory, ledger = QueryDirectory(location, access), Ledger(location, access)
-    sources, handover = directory.sources(), directory.read_if_any()
+    directory = QueryDirectory(location, access)
+    ledger = Ledger(directory)
+    sources, handover = directory.sources(), directory.handover()
     splits: dict[str, Mapping[str, bytes]] = {}
+    number = max(directory.batches(), default=None)
+    if number is None:
+        raise ConfigError(
+            f"checkpoint {location}",
+            expected="a query that has committed a batch",
+            found="none",
+            action="let the query run, and stop it; before its first batch the job's savepoint is "
+            "what there is",
+        )
     with connected(directory.url, access) as session:
-        batch = session.run(_last_batch(session.store))
+        batch = session.run(_batch(session.store, number))
         for source in sources.sources:
             before = {} if handover is None else handover.splits.get(source.source, {})
             reading = read_splits(session.store, batch.offsets, source, before)
@@ -210,31 +219,18 @@ def read_query(location: str, access: StoreAccess = PLAIN) -> StoppedQuery:
             action="start the query again with `tidelog spark run ... --available-now`, and repeat "
             "this when it has ended",
         )
-    descriptions = stored_descriptions(location, access)
     starts = ledger.last_start()
-    return StoppedQuery(location, sources, descriptions, handover, batch, splits, starts)
+    return StoppedQuery(
+        location, sources, directory.descriptions(), handover, batch, splits, starts
+    )
 
 
-async def _last_batch(store: ObjectStore) -> Batch:
-    numbers: list[int] = []
-    async for info in store.list(COMMITS):
-        number = info.name.removeprefix(COMMITS)
-        if number.isdecimal():
-            numbers.append(int(number))
-    if not numbers:
-        raise ConfigError(
-            f"checkpoint {store.url}",
-            expected="a query that has committed a batch",
-            found="none",
-            action="let the query run, and stop it; before its first batch the job's savepoint is "
-            "what there is",
-        )
-    last = max(numbers)
-    offsets = read_offsets(await store.get(f"{OFFSETS}{last}"))
-    commit = await store.get(f"{COMMITS}{last}")
-    facts = msgspec.json.decode(commit.split(b"\n")[1] or b"{}", type=dict[str, Any])
+async def _batch(store: ObjectStore, number: int) -> Batch:
+    offsets = read_offsets(await store.get(f"{OFFSETS}{number}"))
+    name = f"{COMMITS}{number}"
+    commit = read_commit(number, await store.get(name), name)
     watermark = int(offsets.metadata.get("batchWatermarkMs") or 0)
-    return Batch(last, offsets, watermark, int(facts.get("nextBatchWatermarkMs") or watermark))
+    return Batch(number, offsets, watermark, commit.next_watermark or watermark)
 
 
 async def _check_target(store: ObjectStore, query: StoppedQuery, name: str) -> None:

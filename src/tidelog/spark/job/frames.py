@@ -13,9 +13,17 @@ import pyarrow as pa
 
 from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.node import Node
-from tidelog.spark.job.plan import Descriptions, JobPlan
+from tidelog.spark.job.plan import JobPlan
 from tidelog.spark.operators.group import GroupOperator, OperatorPlan
-from tidelog.spark.operators.layout import GROUP, ROWS, InitialState, Row, pack
+from tidelog.spark.operators.layout import (
+    GROUP,
+    ROWS,
+    TIME_MODES,
+    Descriptions,
+    InitialState,
+    Row,
+    pack,
+)
 from tidelog.spark.operators.records import BRANCH, DATA, MARK
 from tidelog.spark.operators.stage import Output, Stage, StagePlan
 
@@ -32,7 +40,6 @@ _SCHEMA: Final = pa.schema(
         (MARK, pa.timestamp("us", "UTC")),
     ]
 )
-_MODES: Final = {"none": "None", "processing": "ProcessingTime", "event": "EventTime"}
 _OUTPUT_BYTES: Final = 4 << 20
 _INITIAL_BYTES: Final = 256 << 10
 _IN_MS: Final = 1000
@@ -131,7 +138,7 @@ class Frames:
             operator,
             OUTPUT_SCHEMA,
             "Append",
-            _MODES[time],
+            TIME_MODES[time],
             None if initial is None else initial_rows(initial.rows).groupBy(GROUP),
             MARK if time == "event" else "",
         )

@@ -150,7 +150,7 @@ class Simulation:
     def __init__(self, job: Job, initial: Mapping[str, State] | None = None) -> None:
         self.plan = JobPlan(job)
         self._initial = dict(initial or {})
-        begun = {name: state.description for name, state in self._initial.items()}
+        begun: Any = self._initial  # of another type of rows
         self.descriptions = describe(self.plan.operators, {}, begun)
         self.handles = {node.id: Handle() for node in self.plan.operators}
         self.records: dict[int, list[Any]] = defaultdict(list)
