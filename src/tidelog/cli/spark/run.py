@@ -134,16 +134,10 @@ def _waited(query: "JobQuery", name: str, stopped: list[int]) -> bool:
 @contextmanager
 def _session(job: str, options: QueryOptions) -> Iterator["SparkSession"]:
     """A session with the plug-in, whose executors find the job's file."""
-    from tidelog.spark.plugin.jar import plugin_jar  # noqa: PLC0415  # not needed for --help
-    from tidelog.spark.plugin.settings import LISTS, appended, settings  # noqa: PLC0415
+    from tidelog.spark.plugin.settings import with_plugin  # noqa: PLC0415  # not needed for --help
     from tidelog.spark.session import session  # noqa: PLC0415
 
-    conf = dict(options.conf)
-    for name, value in settings(jar=plugin_jar()).items():
-        if name in LISTS:
-            conf[name] = appended(conf.get(name), value)
-        else:
-            conf.setdefault(name, value)
+    conf = with_plugin(options.conf)
     with session(f"tidelog spark run {job}", options.master, conf, otherwise="") as spark:
         file = Path(job.partition(":")[0])
         if file.suffix == ".py":

@@ -62,11 +62,10 @@ def savepoint_command(
     `tidelog run JOB --store URL` goes on from the savepoint.
     """
     from tidelog.spark.handover.back import bring_back  # noqa: PLC0415  # not needed for --help
-    from tidelog.spark.plugin.jar import plugin_jar  # noqa: PLC0415
-    from tidelog.spark.plugin.settings import settings  # noqa: PLC0415
+    from tidelog.spark.plugin.settings import with_plugin  # noqa: PLC0415
     from tidelog.spark.session import session, translated  # noqa: PLC0415
 
-    conf = {**settings(jar=plugin_jar()), **options.conf}
+    conf = with_plugin(options.conf)
     access = StoreAccess(endpoint, encryption_key)
     with (
         session("tidelog spark savepoint", options.master, conf, otherwise="") as spark,
