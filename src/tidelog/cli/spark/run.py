@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidelog.cli.exit_codes import EXIT_INTERRUPTED, EXIT_OK
-from tidelog.cli.options import CONF, declared, options_of
+from tidelog.cli.options import (
+    CONF,
+    add_options,
+    declared,
+    encryption_key_option,
+    endpoint_option,
+    options_of,
+)
 from tidelog.cli.output import Output
 from tidelog.cli.store.options import on_this_machine
 from tidelog.errors import UnavailableError
@@ -76,9 +83,16 @@ class QueryOptions:
 @click.argument("job")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGUMENTS]")
 @options_of("options", QueryOptions)
+@add_options(endpoint_option, encryption_key_option)
 @on_this_machine
 def run_command(
-    output: Output, /, job: str, arguments: tuple[str, ...], options: QueryOptions
+    output: Output,
+    /,
+    job: str,
+    arguments: tuple[str, ...],
+    options: QueryOptions,
+    endpoint: str | None,
+    encryption_key: str | None,
 ) -> int:
     """Run JOB as a query of Spark Structured Streaming.
 
@@ -108,6 +122,8 @@ def run_command(
             ),
             savepoint=options.origin,
             allow_non_restored_state=options.allowed,
+            endpoint=endpoint,
+            encryption_key=encryption_key,
         )
         ended = _waited(query, definition.name, stopped)
     output.show({"job": definition.name, "ended": ended}, "ended" if ended else "stopped")

@@ -2,12 +2,14 @@
 from then on what the query's own checkpoint has kept of it.
 """
 
+import logging
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState
 from tidelog.checkpoint.sizes import layer_bytes
+from tidelog.events import Event
 from tidelog.spark.handover.document import HANDOVER, Handover, QueryDirectory, without_rows
 from tidelog.spark.handover.savepoint import (
     SPLITS,
@@ -21,6 +23,8 @@ from tidelog.storage.open import PLAIN, StoreAccess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
 
 PARTITION_BYTES: Final = 128 << 20
 """Stored bytes of state, compressed, for which a state partition of the query is made."""
@@ -112,6 +116,8 @@ def begin(origin: Origin) -> Beginning:
 def handover_of(savepoint: StoredSavepoint) -> Handover:
     """What a query keeps of a savepoint; reads the positions of the sources."""
     checkpoint = savepoint.checkpoint
+    if savepoint.access.encryption_key is not None:
+        Event.STATE_NOT_ENCRYPTED.log(logger, job=checkpoint.job)
     splits: dict[str, dict[str, bytes]] = {}
     for operator in checkpoint.operators:
         if any(info.kind == SPLITS for info in operator.states):

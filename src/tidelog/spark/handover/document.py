@@ -113,6 +113,7 @@ class QueryDirectory:
     """The checkpoint of a query; `location` is as Spark has it."""
 
     def __init__(self, location: str, access: StoreAccess = PLAIN) -> None:
+        self.location = location
         self.url = store_url(location)
         self._access = msgspec.structs.replace(access, encryption_key=None)
 

@@ -29,14 +29,13 @@ def operator_frame(
     name: str,
     *,
     output_schema: "StructType | str",
-    checkpoint: str,
+    directory: QueryDirectory,
     beginning: Beginning | None,
 ) -> "DataFrame":
     """The data frame of `tidelog.spark.run_operator`, whose operators have begun with a job's."""
     check_modules()
     plan = JobPlan(job, name)
     sources = {node.id: _source(df, node.id) for node in plan.sources}
-    directory = QueryDirectory(checkpoint)
     session = next(iter(sources.values())).frame.sparkSession
     initial = {} if beginning is None else beginning.initial(session)
     descriptions = describe(plan.operators, directory.descriptions(), initial)

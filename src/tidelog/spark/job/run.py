@@ -58,7 +58,7 @@ def start_query(
     job: Job,
     session: "SparkSession",
     *,
-    checkpoint: str,
+    directory: QueryDirectory,
     available_now: bool,
     trigger: str | None,
     sources: SourceOptions,
@@ -69,7 +69,6 @@ def start_query(
     plan = JobPlan(job)
     complete = bool(plan.sources) and bool(plan.sinks)
     require(f"job {job.name!r}", "none of one", complete, "at least one source and one sink")
-    directory = QueryDirectory(checkpoint)
     handover = None if beginning is None else beginning.handover
     read_before = {} if handover is None else handover.splits
     frames: dict[str, SourceFrame] = {}
@@ -91,7 +90,7 @@ def start_query(
         writers.open(plan.sinks, effects, handover, is_new=not descriptions_before)
         directory.keep_descriptions(descriptions)
         writer = output.writeStream.outputMode("append").foreachBatch(writers.write)
-        writer = writer.option("checkpointLocation", checkpoint).queryName(job.name)
+        writer = writer.option("checkpointLocation", directory.location).queryName(job.name)
         if available_now:
             writer = writer.trigger(availableNow=True)
         elif trigger is not None:
