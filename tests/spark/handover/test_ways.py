@@ -1,22 +1,23 @@
-"""State that goes to Spark and back by the less usual ways: encrypted, and finished."""
+"""State that goes to Spark and back by less usual ways: encrypted, over frames, finished."""
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import tidelog.spark
 from tests.spark.handover.embedded import finished, lines
-from tests.spark.handover.functions import END, end, records, write
-from tests.spark.handover.jobs import counts_job, until_read
+from tests.spark.handover.functions import END, INPUT, end, records, write
+from tests.spark.handover.jobs import counts_job, named, until_read, window_row
+from tests.spark.handover.program import run
 from tests.spark.support.place import Place
 from tests.support.cli import tidelog as command
 from tests.unit.storage.encryption.test_sealed import FIRST, key_file
-from tidelog import ConfigError, Job, JsonLinesSource
+from tidelog import ConfigError, Job, JsonLinesSource, RestoreError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +27,11 @@ def few_partitions(spark: "SparkSession") -> None:
 
 def job(root: Path, name: str = "in", output: str = "out", *, follow: bool = False) -> Job:
     return counts_job(JsonLinesSource(root / name, follow=follow), root / output)
+
+
+def line_of(window: tuple[Any, ...]) -> str:
+    """A window as `output` has it."""
+    return repr(sorted(named(window_row(window)).items()))
 
 
 def output(directory: Path) -> Counter[str]:
@@ -80,3 +86,41 @@ def test_an_encrypted_store_is_moved_to_spark_and_back_with_its_key(
     assert output(tmp_path / "out") == in_one_run(
         tmp_path, "in/a.jsonl", "in/b.jsonl", "in/c.jsonl"
     )
+
+
+def test_a_query_over_a_data_frame_goes_back_without_positions(
+    spark: "SparkSession", tmp_path: Path, place: Place
+) -> None:
+    parts = records(10, 5, [120, 80, 80])
+    parts[-1].append(end())
+    store, other = tmp_path / "store", tmp_path / "other"
+    for name, rows in zip("abc", parts, strict=True):
+        write(tmp_path / name / "a.jsonl", rows)
+    until_read(job(tmp_path, "a", follow=True), store, len(parts[0]))
+
+    def frame() -> "DataFrame":
+        return tidelog.spark.run_operator(
+            spark.readStream.schema(INPUT).json(str(tmp_path / "b")),
+            job(tmp_path),
+            "counts",
+            output_schema="k string, start bigint, count bigint",
+            checkpoint=str(place.checkpoint),
+            savepoint=f"{store}@halt",
+        )
+
+    run(frame(), place)
+    back = ("spark", "savepoint", place.checkpoint, "--to", f"{other}@back")
+    refused = command(*back)
+    assert refused.exit_code == 2
+    assert "in place of sources source" in refused.stderr
+    assert "--without-positions" in refused.stderr
+    assert not other.exists()
+    returned = command(*back, "--without-positions")
+    assert returned.exit_code == 0, returned.output
+    with pytest.raises(RestoreError, match="it went back to savepoint"):
+        frame()
+    finished(job(tmp_path, "c"), other)
+    on_spark = [(row["k"], row["start"], row["count"]) for row in place.rows()]
+    assert on_spark, "the query has output of its own"
+    found = output(tmp_path / "out") + Counter(map(line_of, on_spark))
+    assert found == in_one_run(tmp_path, "a/a.jsonl", "b/a.jsonl", "c/a.jsonl")

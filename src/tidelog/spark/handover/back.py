@@ -109,10 +109,13 @@ def bring_back(
     *,
     access: StoreAccess = PLAIN,
     parallelism: int | None = None,
+    without_positions: bool = False,
 ) -> Savepoint:
     """Make the savepoint `URL@NAME` of the query whose checkpoint is at `location`.
 
-    Each operator has so many subtasks in it, None: as many as Spark has cores. The store is that
+    Each operator has so many subtasks in it, None: as many as Spark has cores. A savepoint
+    `without_positions` has the operators alone: the job reads its sources from their start. The
+    store is that
     which the job moved from, or an empty one. What was interrupted can be repeated: until the
     savepoint is there, the store says that the job is in Spark. Raises ConfigError and RestoreError
     for a query or a store that this cannot be, before anything is written, and what Spark and the
@@ -120,7 +123,7 @@ def bring_back(
     """
     origin = parse_origin(target)
     name = check_name(str(origin.checkpoint))
-    query = read_query(location, access)
+    query = read_query(location, access, without_positions=without_positions)
     numbers = operator_numbers(spark, location)
     cores = spark.sparkContext.defaultParallelism
     with connected(store_url(origin.url), access) as session:
@@ -187,13 +190,27 @@ def _targets(
     return targets
 
 
-def read_query(location: str, access: StoreAccess = PLAIN) -> StoppedQuery:
-    """What a checkpoint says; raises ConfigError for the query of no job, and RestoreError for one
-    that was killed in the middle of a batch.
+def read_query(
+    location: str, access: StoreAccess = PLAIN, *, without_positions: bool = False
+) -> StoppedQuery:
+    """What a checkpoint says; raises ConfigError for the query of no job, and for one whose
+    positions are not those of the job's sources; RestoreError for one that was killed in the middle
+    of a batch.
     """
     directory = QueryDirectory(location, access)
     ledger = Ledger(directory)
     sources, handover = directory.sources(), directory.handover()
+    if without_positions:
+        sources = msgspec.structs.replace(sources, sources=())
+    elif sources.frames:
+        raise ConfigError(
+            f"query at {location}",
+            expected="one that reads by the job's own sources, as `tidelog spark run` starts it",
+            found=f"data frames in place of sources {', '.join(sources.frames)} (run_operator): "
+            "how far these are read is not known in terms of the sources",
+            action="add --without-positions for a savepoint of the operators alone. The job then "
+            "reads its sources from their start: give it only what the query has not read",
+        )
     splits: dict[str, Mapping[str, bytes]] = {}
     number = max(directory.batches(), default=None)
     if number is None:

@@ -146,7 +146,7 @@ class QueryDirectory:
         if sources is None:
             raise ConfigError(
                 f"checkpoint {self.url}",
-                expected="that of a job, as `tidelog spark run` starts it",
+                expected="that of a job, as `tidelog spark run` or run_operator starts it",
                 found="one without a description of the job's sources",
                 action="name the checkpoint directory of such a query",
             )

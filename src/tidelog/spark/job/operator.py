@@ -9,7 +9,8 @@ from tidelog.errors import ConfigError
 from tidelog.runtime.graph import Job
 from tidelog.spark.handover.begin import Beginning
 from tidelog.spark.handover.document import QueryDirectory
-from tidelog.spark.job.descriptions import describe
+from tidelog.spark.handover.sources import QuerySources
+from tidelog.spark.job.descriptions import KEY_GROUPS, describe
 from tidelog.spark.job.frames import Frames, SourceFrame
 from tidelog.spark.job.plan import JobPlan
 from tidelog.spark.operators.records import DATA, decode_records_of
@@ -39,6 +40,8 @@ def operator_frame(
     session = next(iter(sources.values())).frame.sparkSession
     initial = {} if beginning is None else beginning.initial(session)
     descriptions = describe(plan.operators, directory.descriptions(), initial)
+    key_groups = max((one.key_groups for one in descriptions.values()), default=KEY_GROUPS)
+    directory.begin(QuerySources(job.name, key_groups, frames=tuple(sources)))
     directory.keep_descriptions(descriptions)
     schema = parsed_schema(output_schema)
     output = Frames(plan, sources, descriptions, initial).output()
