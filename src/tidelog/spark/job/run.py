@@ -118,8 +118,7 @@ class _Ending:
     """
 
     def __init__(self, session: "SparkSession", plan: JobPlan, *, available_now: bool) -> None:
-        by_clock = any(plan.time_of(node) == "processing" for node in plan.operators)
-        self._conf: Any = session.conf if available_now and by_clock else None
+        self._conf: Any = session.conf if available_now and plan.needs_clock else None
 
     def __enter__(self) -> None:
         if self._conf is not None:

@@ -95,6 +95,8 @@ def _files(
 class FileReader:
     """Reads files as the embedded source does, each one whole: it is complete when it appears."""
 
+    ends_splits = True
+
     def __init__(self, source: InputFiles, positions: Positions) -> None:
         self._source = copy.copy(source)
         self._source.follow = False
@@ -236,6 +238,8 @@ class _Message:
 
 class MessageReader:
     """Makes records of messages as the embedded source does."""
+
+    ends_splits = False
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
