@@ -7,7 +7,7 @@ entry; afterwards the query's checkpoint says where the job is.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -67,10 +67,6 @@ class Batch:
 
     number: int
     offsets: Offsets
-    watermark: int
-    """Event time up to which its timers have fired."""
-    next_watermark: int
-    """What is late from now on is at or below this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +138,7 @@ def bring_back(
                 start=SeqNo(last + 1),
             )
             logs = _written(spark, on_spark, aim)
-            operators.append(operator_state(description, aim, logs, facts, query.batch))
+            operators.append(operator_state(description, aim, logs, facts))
         for source in query.sources.sources:
             operators.append(_source_state(session, query, source, aims[source.source]))
         entry = Savepoint(
@@ -231,10 +227,7 @@ async def _last_batch(store: ObjectStore) -> Batch:
         )
     last = max(numbers)
     offsets = read_offsets(await store.get(f"{OFFSETS}{last}"))
-    commit = await store.get(f"{COMMITS}{last}")
-    facts = msgspec.json.decode(commit.split(b"\n")[1] or b"{}", type=dict[str, Any])
-    watermark = int(offsets.metadata.get("batchWatermarkMs") or 0)
-    return Batch(last, offsets, watermark, int(facts.get("nextBatchWatermarkMs") or watermark))
+    return Batch(last, offsets)
 
 
 async def _check_target(store: ObjectStore, query: StoppedQuery, name: str) -> None:
@@ -286,16 +279,14 @@ def operator_state(
     target: Target,
     logs: Mapping[int, WrittenSubtask],
     facts: Mapping[int, GroupFacts],
-    batch: Batch,
 ) -> OperatorState:
     """A keyed operator as a manifest has it. Pure."""
-    times = _event_times(description, facts, batch)
+    times = _event_times(description, facts)
     subtasks: list[SubtaskState] = []
     for index in range(target.parallelism):
         groups = range_of(index, target.key_groups, target.parallelism)
         minimum = min(times[group] for group in groups)
         later = {group: times[group] for group in groups if times[group] > minimum}
-        next_mark = batch.next_watermark
         log = logs.get(index)
         subtasks.append(
             SubtaskState(
@@ -307,7 +298,6 @@ def operator_state(
                 log=() if log is None else log.log,
                 start=target.start,
                 watermark=None if minimum == UNKNOWN else minimum,
-                advancing=next_mark if next_mark > max(minimum, 0) else None,
                 ahead=EventTime(minimum, later).stored(),
             )
         )
@@ -322,15 +312,14 @@ def operator_state(
 
 
 def _event_times(
-    description: OperatorDescription, facts: Mapping[int, GroupFacts], batch: Batch
+    description: OperatorDescription, facts: Mapping[int, GroupFacts]
 ) -> dict[int, int]:
-    """How far event time is in each key group: Spark has fired up to that of the batch in all."""
+    """How far event time is in each key group: what is due has fired in the same batch."""
     begin = EventTime.restored(description.watermark, description.ahead)
     times: dict[int, int] = {}
     for group in range(description.key_groups):
         watermark = facts[group].watermark if group in facts else None
-        time = begin.of(group.to_bytes(2, "big")) if watermark is None else watermark
-        times[group] = max(time, batch.watermark) if batch.watermark else time
+        times[group] = begin.of(group.to_bytes(2, "big")) if watermark is None else watermark
     return times
 
 
