@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tidelog import Job, JobConfig, JobRunner, open_store
+from tidelog.runtime.status.observe import status_of
 
 PATIENCE_S = 120
 
@@ -14,11 +15,16 @@ PATIENCE_S = 120
 def stopped(
     job: Job,
     store: Path,
-    handled: Callable[[], bool],
+    handled: Callable[[], bool] | int,
     name: str = "halt",
     key: str | None = None,
 ) -> None:
-    """Run a job that follows its input until it has `handled` all, and stop it by a savepoint."""
+    """Run a job that follows its input until it has `handled` all, or so many records, and stop it
+    by a savepoint.
+    """
+
+    def is_over(runner: JobRunner) -> bool:
+        return handled <= status_of(runner).records_read if isinstance(handled, int) else handled()
 
     async def run() -> None:
         opened = open_store(str(store), encryption_key=key)
@@ -29,7 +35,7 @@ def stopped(
             await asyncio.wait(
                 [running, asyncio.ensure_future(started.wait())], return_when="FIRST_COMPLETED"
             )
-            while not handled() and not running.done():
+            while not is_over(runner) and not running.done():
                 await asyncio.sleep(0.01)
             if not running.done():
                 await runner.stop(name)

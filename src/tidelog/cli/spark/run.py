@@ -22,6 +22,7 @@ from tidelog.cli.options import (
 from tidelog.cli.output import Output
 from tidelog.cli.store.options import on_this_machine
 from tidelog.errors import UnavailableError
+from tidelog.options.units import plural
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -126,7 +127,12 @@ def run_command(
             encryption_key=encryption_key,
         )
         ended = _waited(query, definition.name, stopped)
-    output.show({"job": definition.name, "ended": ended}, "ended" if ended else "stopped")
+        late = sum(query.late_records.values())
+    said = "ended" if ended else "stopped"
+    output.show(
+        {"job": definition.name, "ended": ended, "late_records": late},
+        f"{said}, {plural(late, 'record')} late" if late else said,
+    )
     return EXIT_OK if ended else EXIT_INTERRUPTED
 
 

@@ -40,8 +40,6 @@ class Commit:
     format: int
     """1: without checkpoint ids, 2: with them, 3: with the query's sinks as well."""
     ids: tuple[NamedId, ...]
-    next_watermark: int
-    """Event time, in ms, up to which the next batch fires timers; 0: none is known."""
     index: IndexDocument | None
     """The index of the batch; None when there is no index line, or a damaged one."""
     damage: TidelogError | None
@@ -124,14 +122,13 @@ def read_commit(batch: int, data: bytes, where: str) -> Commit:
     index, damage = _index(line, batch, where)
     version, metadata = _version(first.strip(), where), _metadata(second, where)
     _refuse_other_version(version, metadata, where)
-    ids, watermark = _ids(metadata, where), metadata.get("nextBatchWatermarkMs")
+    ids = _ids(metadata, where)
     _refuse_other_ids(ids, index, where)
     return Commit(
         batch=batch,
         spark=spark,
         format=version,
         ids=ids,
-        next_watermark=watermark if isinstance(watermark, int) else 0,
         index=index,
         damage=damage,
         segment=_segment_bytes(data, where),

@@ -26,8 +26,8 @@ from tidelog.checkpoint.retention import slot_ranges
 from tidelog.checkpoint.slots import SlotLog, list_slots, read_slot
 from tidelog.errors import ConfigError, RestoreError
 from tidelog.ids import CheckpointId, KeyGroup, SeqNo, Slot
-from tidelog.spark.checkpoint.checkpoint import COMMITS, OFFSETS, store_url
-from tidelog.spark.checkpoint.commits import Offsets, read_commit, read_offsets
+from tidelog.spark.checkpoint.checkpoint import OFFSETS, store_url
+from tidelog.spark.checkpoint.commits import Offsets, read_offsets
 from tidelog.spark.handover.document import RETURN, Handover, QueryDirectory, Return
 from tidelog.spark.handover.pages import (
     GroupFacts,
@@ -66,10 +66,6 @@ class Batch:
 
     number: int
     offsets: Offsets
-    watermark: int
-    """Event time up to which its timers have fired."""
-    next_watermark: int
-    """What is late from now on is at or below this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +140,7 @@ def bring_back(
                 start=SeqNo(last + 1),
             )
             logs = _written(spark, on_spark, aim)
-            operators.append(operator_state(description, aim, logs, facts, query.batch))
+            operators.append(operator_state(description, aim, logs, facts))
         for source in query.sources.sources:
             operators.append(_source_state(session, query, source, aims[source.source]))
         entry = Savepoint(
@@ -222,7 +218,7 @@ def read_query(
             "what there is",
         )
     with connected(directory.url, access) as session:
-        batch = session.run(_batch(session.store, number))
+        batch = Batch(number, session.run(_offsets(session.store, number)))
         for source in sources.sources:
             before = {} if handover is None else handover.splits.get(source.source, {})
             reading = read_splits(session.store, batch.offsets, source, before)
@@ -242,12 +238,8 @@ def read_query(
     )
 
 
-async def _batch(store: ObjectStore, number: int) -> Batch:
-    offsets = read_offsets(await store.get(f"{OFFSETS}{number}"))
-    name = f"{COMMITS}{number}"
-    commit = read_commit(number, await store.get(name), name)
-    watermark = int(offsets.metadata.get("batchWatermarkMs") or 0)
-    return Batch(number, offsets, watermark, commit.next_watermark or watermark)
+async def _offsets(store: ObjectStore, batch: int) -> Offsets:
+    return read_offsets(await store.get(f"{OFFSETS}{batch}"))
 
 
 async def _check_target(store: ObjectStore, query: StoppedQuery, name: str) -> None:
@@ -299,16 +291,14 @@ def operator_state(
     target: Target,
     logs: Mapping[int, WrittenSubtask],
     facts: Mapping[int, GroupFacts],
-    batch: Batch,
 ) -> OperatorState:
     """A keyed operator as a manifest has it. Pure."""
-    times = _event_times(description, facts, batch)
+    times = _event_times(description, facts)
     subtasks: list[SubtaskState] = []
     for index in range(target.parallelism):
         groups = range_of(index, target.key_groups, target.parallelism)
         minimum = min(times[group] for group in groups)
         later = {group: times[group] for group in groups if times[group] > minimum}
-        next_mark = batch.next_watermark
         log = logs.get(index)
         subtasks.append(
             SubtaskState(
@@ -320,7 +310,6 @@ def operator_state(
                 log=() if log is None else log.log,
                 start=target.start,
                 watermark=None if minimum == UNKNOWN else minimum,
-                advancing=next_mark if next_mark > max(minimum, 0) else None,
                 ahead=EventTime(minimum, later).stored(),
             )
         )
@@ -335,15 +324,14 @@ def operator_state(
 
 
 def _event_times(
-    description: OperatorDescription, facts: Mapping[int, GroupFacts], batch: Batch
+    description: OperatorDescription, facts: Mapping[int, GroupFacts]
 ) -> dict[int, int]:
-    """How far event time is in each key group: Spark has fired up to that of the batch in all."""
+    """How far event time is in each key group: what is due has fired in the same batch."""
     begin = EventTime.restored(description.watermark, description.ahead)
     times: dict[int, int] = {}
     for group in range(description.key_groups):
         watermark = facts[group].watermark if group in facts else None
-        time = begin.of(group.to_bytes(2, "big")) if watermark is None else watermark
-        times[group] = max(time, batch.watermark) if batch.watermark else time
+        times[group] = begin.of(group.to_bytes(2, "big")) if watermark is None else watermark
     return times
 
 

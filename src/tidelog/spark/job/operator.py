@@ -63,6 +63,8 @@ def _source(df: "DataFrame | Mapping[str, DataFrame]", name: str) -> SourceFrame
 class RowReader:
     """Makes records of the rows of any data frame."""
 
+    ends_splits = True
+
     def __init__(self, columns: Sequence[str]) -> None:
         self._columns = columns
 

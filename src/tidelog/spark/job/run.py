@@ -1,6 +1,8 @@
 """A job as a query of Spark Structured Streaming, from its start to its end."""
 
-from typing import TYPE_CHECKING, Any
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.effects import Effects
 from tidelog.errors import require
@@ -9,7 +11,7 @@ from tidelog.spark.handover.begin import Beginning
 from tidelog.spark.handover.document import QueryDirectory
 from tidelog.spark.handover.sources import described_sources
 from tidelog.spark.job.descriptions import KEY_GROUPS, describe
-from tidelog.spark.job.frames import Frames, SourceFrame
+from tidelog.spark.job.frames import LATE_RECORDS, Frames, SourceFrame
 from tidelog.spark.job.plan import JobPlan
 from tidelog.spark.job.sinks import Ledger, SinkWriters
 from tidelog.spark.job.sources import SourceOptions, source_frame
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-_IDLE_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
+_LOOK_S: Final = 5
+"""How often the progress is looked at, of which Spark keeps that of 100 batches."""
+_IDLE_BATCHES: Final = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 
 class JobQuery:
@@ -30,13 +34,33 @@ class JobQuery:
         """Spark's own object: progress, its exception, `stop`."""
         self._writers = writers
         self._effects = effects
+        self._late: Counter[str] = Counter()
+        self._counted_batch = -1
+
+    @property
+    def late_records(self) -> dict[str, int]:
+        """By operator the records that came too late since the query has started, as of the last
+        batch that has ended; Spark's own progress has those of each batch.
+        """
+        for progress in self.query.recentProgress:
+            batch, metrics = progress["batchId"], progress["observedMetrics"]
+            if batch <= self._counted_batch or not metrics:
+                continue
+            self._counted_batch = batch
+            for name, row in metrics.items():
+                what, _, operator = name.partition(":")
+                if what == LATE_RECORDS and row[what]:
+                    self._late[operator] += row[what]
+        return dict(self._late)
 
     def wait(self, seconds: int | None = None) -> bool:
         """Wait until the query has ended, or for so long; whether it has. Raises its error."""
+        clock, has_ended = self._effects.clock, False
+        end = math.inf if seconds is None else clock.monotonic() + seconds
         try:
-            has_ended = bool(self.query.awaitTermination(seconds)) if seconds is not None else True
-            if seconds is None:
-                self.query.awaitTermination()
+            while not has_ended and (left := end - clock.monotonic()) > 0:
+                has_ended = bool(self.query.awaitTermination(math.ceil(min(left, _LOOK_S))))
+                _ = self.late_records  # Spark forgets old batches
         except BaseException:
             self._close()
             raise
@@ -110,8 +134,7 @@ class _Ending:
     """
 
     def __init__(self, session: "SparkSession", plan: JobPlan, *, available_now: bool) -> None:
-        by_clock = any(plan.time_of(node) == "processing" for node in plan.operators)
-        self._conf: Any = session.conf if available_now and by_clock else None
+        self._conf: Any = session.conf if available_now and plan.needs_clock else None
 
     def __enter__(self) -> None:
         if self._conf is not None:

@@ -85,6 +85,8 @@ def _files(
 class FileReader:
     """Reads files as the embedded source does, each one whole: it is complete when it appears."""
 
+    ends_splits = True
+
     def __init__(self, source: InputFiles, positions: Positions) -> None:
         self._source = copy.copy(source)
         self._source.follow = False
@@ -126,7 +128,20 @@ def _topics(
     if options.messages_per_batch is not None:
         settings["maxOffsetsPerTrigger"] = str(options.messages_per_batch)
     frame = spark.readStream.format("kafka").options(**settings).load()
-    return SourceFrame(_columns(frame), MessageReader(source.decoder))
+    # What Spark's client needs other settings for, the job's client cannot ask.
+    splits = {} if options.kafka else dict.fromkeys(_partitions(source))
+    return SourceFrame(_columns(frame), MessageReader(source.decoder), splits)
+
+
+def _partitions(source: KafkaSource) -> list[str]:
+    """The partitions that there are now: event time waits for those without messages, too.
+
+    Raises StoreUnreachableError and ObjectNotFoundError, as a start of the job does.
+    """
+    try:
+        return source.discover()
+    finally:
+        source.close()
 
 
 def _columns(frame: "DataFrame") -> "DataFrame":
@@ -226,6 +241,8 @@ class _Message:
 
 class MessageReader:
     """Makes records of messages as the embedded source does."""
+
+    ends_splits = False
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
