@@ -170,3 +170,32 @@ def test_a_source_of_ones_own_goes_on_in_spark_and_back(
     grow(3)
     finished(counts_job(Lines(source, follow=False), tmp_path / "out"), store)
     assert output(tmp_path / "out") == in_one_run(tmp_path, "in/a.jsonl", "in/b.jsonl")
+
+
+def test_a_job_that_has_ended_goes_on_in_spark_as_it_goes_on_embedded(
+    spark: "SparkSession", tmp_path: Path, place: Place
+) -> None:
+    parts = records(12, 5, [120, 90])
+    parts[-1].append(end())
+    store = tmp_path / "store"
+
+    def night() -> None:
+        finished(job(tmp_path, output="nights"), tmp_path / "other")
+
+    write(tmp_path / "in/a.jsonl", parts[0])
+    finished(job(tmp_path), store)
+    night()
+    first = output(tmp_path / "out")
+    write(tmp_path / "in/b.jsonl", parts[1])
+    tidelog.spark.run(
+        job(tmp_path),
+        checkpoint=str(place.checkpoint),
+        spark=spark,
+        available_now=True,
+        savepoint=f"{store}@latest",
+    ).wait()
+    night()
+    assert output(tmp_path / "out") == output(tmp_path / "nights")
+    windows = Counter((row["k"], row["time_ms"]) for row in lines(tmp_path / "out/o1"))
+    assert max(windows.values()) == 2, "what only the end had emitted comes again, complete"
+    assert output(tmp_path / "out") - first, "and what is new"

@@ -46,7 +46,8 @@ class QueryOptions:
     origin: str | None = declared(
         "--from",
         metavar="URL@NAME",
-        help="Go on with the state of a stopped embedded job, from this savepoint.",
+        help="Go on with the state of a stopped embedded job, from this savepoint; @latest for one "
+        "that has ended.",
     )
     allowed: tuple[str, ...] = declared(
         "--allow-non-restored-state",
