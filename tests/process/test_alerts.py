@@ -55,7 +55,7 @@ class World:
 
 def counting(world: World) -> Job:
     job = Job("job")
-    numbers = job.source(RateSource(0.2, clock=world.clock)).key_by(lambda n: n % 50)
+    numbers = job.source(RateSource(0.05, clock=world.clock)).key_by(lambda n: n % 50)
     numbers.aggregate(lambda n: 1, lambda a, b: a + b).sink(ForeachSink(lambda record: None))
     return job
 
@@ -63,7 +63,7 @@ def counting(world: World) -> Job:
 def late(world: World) -> Job:
     """Every second record comes after event time has passed it."""
     job = Job("job")
-    rate = RateSource(0.2, clock=world.clock)
+    rate = RateSource(0.05, clock=world.clock)
     timed = job.source(rate).event_time(lambda n: START_MS + 1000 * n - n % 2 * 10**9)
     windows = timed.key_by(lambda n: n % 5).window(Tumbling(1000))
     windows.aggregate(lambda n: 1, lambda a, b: a + b).sink(ForeachSink(lambda record: None))
@@ -157,7 +157,7 @@ class Faulty:
     async def _look_every_minute(self) -> None:
         for minute in range(MINUTES):
             with (self.world.directory / "lines.txt").open("a") as file:
-                file.writelines(f"{number}\n" for number in range(40))
+                file.writelines(f"{number}\n" for number in range(60))
             await self.world.clock.sleep(60 * (minute + 1) - self.world.clock.monotonic())
             found = {'up{job="tidelog",instance="a"}': 1.0 if self.runner else 0.0}
             if self.runner is not None:
@@ -181,31 +181,39 @@ class Faulty:
         pytest.param(
             counting,
             (Fault(FaultKind.FAIL),),
-            (),
+            ("JobNotRunning", "NoCheckpoint", "Restarts", "TargetDown"),
             id="unreached",
         ),
         pytest.param(
             counting,
             tuple(Fault(FaultKind.STALL, "get", prefix) for prefix in STATE),
-            ("TidelogRestoreStalled",),
+            ("RestoreStalled",),
             id="restoring",
         ),
         pytest.param(
             counting,
             (failing("put", ""),),
-            ("TidelogCheckpointsFailing", "TidelogNoCheckpoint", "TidelogStoreFailures"),
+            (
+                "CheckpointsFailing",
+                "MaterializationsFailing",
+                "NoCheckpoint",
+                "StoreFailures",
+                "UploadRetries",
+            ),
             id="refused",
         ),
         pytest.param(
             counting,
-            (failing("put", object_names.TABLES),),
-            ("TidelogMaterializationsFailing",),
+            (failing("put", object_names.MATERIALIZATIONS),),
+            ("MaterializationsFailing", "StoreFailures"),
             id="unmaterialized",
         ),
-        pytest.param(late, (), ("TidelogLateRecords",), id="late"),
-        pytest.param(standing, (), ("TidelogEventTimeStands",), id="standing"),
-        pytest.param(skipping, (), ("TidelogRecordsSkipped",), id="skipping"),
-        pytest.param(slow, (), ("TidelogInputPilesUp",), id="slow"),
+        pytest.param(late, (), ("LateRecords",), id="late"),
+        pytest.param(standing, (), ("EventTimeStands",), id="standing"),
+        pytest.param(skipping, (), ("RecordsSkipped",), id="skipping"),
+        pytest.param(
+            slow, (), ("BackPressure", "InputPilesUp", "RecordLatency", "Standstills"), id="slow"
+        ),
     ],
 )
 def test_each_fault_fires_its_alerts_and_a_sound_job_fires_none(
@@ -217,4 +225,8 @@ def test_each_fault_fires_its_alerts_and_a_sound_job_fires_none(
     job = Faulty(define, tmp_path, faults)
     asyncio.run(job.run())
     series = {name: " ".join(values) for name, values in job.series.items()}
-    check_alerts(tmp_path, "alerts.yml", [firing(series, *alerts, minutes=MINUTES - 1)])
+    check_alerts(
+        tmp_path,
+        "alerts.yml",
+        [firing(series, *(f"Tidelog{alert}" for alert in alerts), minutes=MINUTES - 1)],
+    )
