@@ -242,8 +242,8 @@ class Event(Enum):
     TABLE_STALLED = (
         WARNING,
         "an operator takes no records until its table is whole: what it wrote since the start has "
-        "made as many files as may be there before the table can be compacted; %(percent).0f %% of "
-        "all tables is here%(eta)s. Give the store more bandwidth, or begin with "
+        "made as many files as may be there before the table can be compacted; %(share)s of all "
+        "tables is here%(eta)s. Give the store more bandwidth, or begin with "
         "restore.begin = when-whole.",
     )
     READ_WAITED = (WARNING, "a read has waited %(waited_s).1f s for a part of %(object)s")

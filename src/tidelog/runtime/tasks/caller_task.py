@@ -126,6 +126,7 @@ class CallerTask(Task):
 
     async def run(self) -> None:
         clock = self.parts.effects.clock
+        self._is_stalled = self.parts.backend.is_stalled  # nothing was written yet
         self._caller.begin(self._wake)
         try:
             while not self._leaving:

@@ -85,7 +85,7 @@ class HydrationProgress:
         self.stalled += 1 if begins else -1
         if begins:
             eta = "" if self.eta_s is None else f", and all in about {self.eta_s:.0f} s"
-            Event.TABLE_STALLED.log(logger, percent=100 * self.fraction, eta=eta)
+            Event.TABLE_STALLED.log(logger, share=f"{self.fraction:.0%}", eta=eta)
 
     @property
     def is_whole(self) -> bool:
