@@ -112,10 +112,10 @@ def run_command(
         )
         ended = _waited(query, definition.name, stopped)
         late = sum(query.late_records.values())
-    said = "ended" if ended else "stopped"
+    summary = "ended" if ended else "stopped"
     output.show(
         {"job": definition.name, "ended": ended, "late_records": late},
-        f"{said}, {plural(late, 'record')} late" if late else said,
+        f"{summary}, {plural(late, 'record')} late" if late else summary,
     )
     return EXIT_OK if ended else EXIT_INTERRUPTED
 
