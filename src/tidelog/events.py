@@ -363,6 +363,11 @@ class Event(Enum):
         "the next session starts one",
     )
     JOB_MOVED = (INFO, "job %(job)s moves to the Spark checkpoint %(location)s")
+    STATE_NOT_ENCRYPTED = (
+        WARNING,
+        "the state of job %(job)s was encrypted in its store, and a checkpoint of Spark is not, "
+        "unless its file system encrypts it",
+    )
     TTL_RESTARTS = (WARNING, "state %(state)s of %(operator)s has its whole TTL again in Spark")
     SEGMENT_SKIPPED = (INFO, "a segment is left out of the figures: %(error)s")
 

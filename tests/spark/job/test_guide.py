@@ -106,7 +106,9 @@ def test_the_job_of_the_guide_goes_on_in_spark(tmp_path: Path, spark_or_skip: No
 def test_each_line_of_the_table_is_tried() -> None:
     [table] = re.findall("<!-- operators -->(.*)<!-- end of operators -->", PAGE, re.DOTALL)
     lines = [line[2:].partition(" | ")[0] for line in table.strip().splitlines()[2:]]
-    compared = {name for names in test_operators.OUTPUTS.values() for name in names} | ELSEWHERE_COMPARED
+    compared = {
+        name for names in test_operators.OUTPUTS.values() for name in names
+    } | ELSEWHERE_COMPARED
     for line in lines:
         tried = [names for begin, names in LINES.items() if line.startswith(begin)]
         other = line.startswith((*REFUSED, *ELSEWHERE))

@@ -11,9 +11,8 @@ from tidelog.errors import ConfigError
 from tidelog.runtime.graph import Job
 from tidelog.runtime.node import Edge, Node
 from tidelog.runtime.operators.event_time import AssignEventTime, EventTimeOptions
-from tidelog.runtime.operators.operator import Operator
 from tidelog.spark.operators.input_times import TimeInput
-from tidelog.spark.operators.layout import OperatorDescription
+from tidelog.spark.operators.layout import Descriptions
 from tidelog.spark.operators.stage import Branch, Route, StagePlan, Step
 from tidelog.state.meaning import TIME_MODE
 
@@ -130,7 +129,7 @@ class JobPlan:
         return [branch for consumer, _, branch in self._edges if consumer is sink]
 
     def stage(
-        self, head: Node, targets: Iterable[Node | None], descriptions: "Descriptions"
+        self, head: Node, targets: Iterable[Node | None], descriptions: Descriptions
     ) -> StagePlan:
         """The stage of a source or a keyed operator, as far as records go to these keyed operators
         and, None, out of the query.
@@ -154,7 +153,7 @@ class JobPlan:
         tuples = {name: tuple(routes_of) for name, routes_of in routes.items()}
         return StagePlan(head.id, tuple(steps), tuples, self.job.record_types)
 
-    def _branch(self, head: Node, exchange: _Exchange, descriptions: "Descriptions") -> Branch:
+    def _branch(self, head: Node, exchange: _Exchange, descriptions: Descriptions) -> Branch:
         consumer, edge, number = exchange
         if not consumer.keyed:
             return Branch(number, consumer.id)
@@ -242,19 +241,9 @@ class JobPlan:
         return any(self._maker(node, edge.node) is None for edge in edges)
 
 
-Descriptions = dict[str, OperatorDescription]
-"""By the name of the operator."""
-
-
 def refused(what: str, expected: str, found: str, action: str) -> ConfigError:
     """The error of what a query cannot have."""
     return ConfigError(f"{what} on Spark", expected=expected, found=found, action=action)
-
-
-def opened(node: Node) -> Operator:
-    """A new operator of a node, to be asked."""
-    assert node.operator is not None, "a keyed node has an operator"
-    return node.operator()
 
 
 def _check(node: Node) -> None:
@@ -270,7 +259,7 @@ def _check(node: Node) -> None:
             "enrich by key: stream.key_by(...).enrich(rules.key_by(...)), or read rules that do "
             "not change where the job is defined",
         )
-    if node.keyed and opened(node).emits_at_end:
+    if node.keyed and node.operator is not None and node.operator().emits_at_end:
         raise refused(
             what,
             "an operator that emits while data comes",

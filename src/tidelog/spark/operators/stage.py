@@ -22,12 +22,11 @@ from tidelog.runtime.operators.operator import Operator, OperatorContext, Operat
 from tidelog.runtime.user_code import named_call
 from tidelog.spark.operators.input_times import Mark
 from tidelog.spark.operators.records import Origin, encode_batch
-from tidelog.state.backend import KeyedBackend
-from tidelog.state.key_groups import KeyGroupRange
-from tidelog.state.log import NoLog
+from tidelog.state.key_groups import range_of
 from tidelog.state.objects.classes import RecordTypes
 from tidelog.state.registry import StateRegistry
 from tidelog.state.schema.types import DeclaredType, KnownTypes, parse_type
+from tidelog.state.unlogged import backend_without_log
 from tidelog.table.memory import MemoryTable
 
 WAITING_RECORDS: Final = 32_768
@@ -288,13 +287,6 @@ def _partitioner(branch: Branch) -> ByKey:
 def _context(name: str) -> OperatorContext:
     """That of an operator without state."""
     clock = SystemClock()
-    backend = KeyedBackend(
-        StateRegistry(name),
-        1,
-        KeyGroupRange(0, 0),  # type: ignore[arg-type]  # as all key groups, by their numbers
-        MemoryTable(),
-        NoLog(),
-        clock.now_ms,
-        clock.monotonic,
-    )
+    owned = range_of(0, 1, 1)
+    backend = backend_without_log(StateRegistry(name), 1, owned, MemoryTable(), clock)
     return OperatorContext(clock, backend, operator=name)
