@@ -11,8 +11,7 @@ import msgspec
 
 from tests.process.harness import started, wait_until
 from tests.spark.job import test_operators
-from tests.spark.job.test_kill import query_settings
-from tests.spark.support.session import PATIENCE_S, ROOT
+from tests.spark.support.session import BASE, PATIENCE_S, ROOT
 from tests.support.documentation import BLOCKS
 
 PAGE = (ROOT / "docs" / "guides" / "spark-cluster.md").read_text()
@@ -95,7 +94,9 @@ def test_the_job_of_the_guide_goes_on_in_spark(tmp_path: Path, spark_or_skip: No
             os.killpg(process.pid, signal.SIGKILL)
     end = {"country": "end", "amount": 0, "time_ms": 10_000_000}
     write(tmp_path / "orders" / "2.jsonl", [*orders[300:], end])
-    finished(run(on_spark, tmp_path, "--available-now", *query_settings()))
+    conf = {**BASE, "spark.sql.shuffle.partitions": "2"}
+    options = [f"--conf={name}={value}" for name, value in conf.items()]
+    finished(run(on_spark, tmp_path, "--available-now", "--master", "local[2]", *options))
     sums: Counter[tuple[object, int]] = Counter()
     for number, row in enumerate(orders):
         sums[row["country"], number * 1_000 // MINUTE_MS * MINUTE_MS] += number

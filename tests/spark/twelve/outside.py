@@ -63,19 +63,24 @@ class Files:
 
 
 class Topic(Files):
-    """A topic in and another one out."""
+    """A topic in, of which a partition is far ahead of the other one, and another one out."""
 
     options = ("--messages-per-batch", "120")
 
     def __init__(self, place: Place, topics: Topics) -> None:
         super().__init__(place, ("source",))
         self._topics = topics
-        self._source = topics.new()
+        self._source = topics.new(2)
         self._targets: dict[str, str] = {}
 
     def add(self, part: Part) -> int:
-        self._topics.write(self._source, map(json.dumps, part["source"]))
-        return super().add(part)
+        rows = part["source"]
+        last = [row for row in rows if row["k"] == jobs.END]
+        third = len(rows) // 3
+        partitions = ([*rows[:third], *last], rows[third:])
+        for number, of_partition in enumerate(partitions):
+            self._topics.write(self._source, map(json.dumps, of_partition), partition=number)
+        return sum(map(len, partitions))
 
     def own(self, output: str) -> tuple[str, ...]:
         if output not in self._targets:

@@ -114,8 +114,8 @@ class Journey:
 
     def savepoint(self) -> list[str]:
         """The command by which the query returns."""
-        to = f"{self.store}@back"
-        return ["spark", "savepoint", str(self.outside.place.checkpoint), "--to", to, *self.options]
+        checkpoint = str(self.outside.place.checkpoint)
+        return ["spark", "savepoint", checkpoint, "--to", f"{self.store}@back", *self.options]
 
     def rows(self, output: str) -> Counter[str]:
         """What was written, but for what the last record has made."""
