@@ -126,14 +126,14 @@ def run_command(
             endpoint=endpoint,
             encryption_key=encryption_key,
         )
-        ended = _waited(query, definition.name, stopped)
+        is_ended = _waited(query, definition.name, stopped)
         late = sum(query.late_records.values())
-    summary = "ended" if ended else "stopped"
+    outcome = "ended" if is_ended else "stopped"
     output.show(
-        {"job": definition.name, "ended": ended, "late_records": late},
-        f"{summary}, {plural(late, 'record')} late" if late else summary,
+        {"job": definition.name, "ended": is_ended, "late_records": late},
+        f"{outcome}, {plural(late, 'record')} late" if late else outcome,
     )
-    return EXIT_OK if ended else EXIT_INTERRUPTED
+    return EXIT_OK if is_ended else EXIT_INTERRUPTED
 
 
 def _waited(query: "JobQuery", name: str, stopped: list[int]) -> bool:
