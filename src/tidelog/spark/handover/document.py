@@ -36,6 +36,8 @@ class SplitPosition(NamedTuple):
 
     is_ended: bool
     position: Any = None
+    latest: int | None = None
+    """The greatest event time that was read there, where that is known."""
 
 
 Positions = Mapping[str, SplitPosition]
@@ -73,7 +75,7 @@ class Handover(msgspec.Struct, frozen=True):
         positions: dict[str, SplitPosition] = {}
         decode = ObjectEncoding(f"positions of source {source!r}").decode
         for split, data in sorted(self.splits[source].items()):
-            positions[split] = SplitPosition(*decode(data)[:2])
+            positions[split] = SplitPosition(*decode(data))
         return positions
 
     def _none(self, what: str, names: Iterable[str]) -> ConfigError:

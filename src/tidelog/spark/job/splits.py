@@ -23,6 +23,7 @@ from tidelog.errors import RestoreError
 from tidelog.runtime.source import Source, SplitReader
 from tidelog.runtime.tasks.split_reading import IDLE_S
 from tidelog.runtime.user_code import user_code
+from tidelog.spark.handover.document import SplitPosition
 from tidelog.spark.handover.sources import SOURCE, SPLITS, stored_splits
 from tidelog.spark.job.frames import SourceFrame
 from tidelog.spark.job.plan import refused
@@ -246,25 +247,27 @@ def own_frame(
         ) from error
     with user_code(own.name):
         if offset is None:
-            open_splits = list(source.discover())
+            splits: dict[str, int | None] = dict.fromkeys(source.discover())
             source.close()
         else:
-            open_splits = _checked(own, offset)
+            splits = _checked(own, offset)
     kind = _data_source(own, offset)
     spark.dataSource.register(kind)
     frame = spark.readStream.format(kind.name()).load()
-    return SourceFrame(frame, RangeReader(own), dict.fromkeys(open_splits))
+    return SourceFrame(frame, RangeReader(own), splits)
 
 
-def _checked(own: OwnSource, offset: Mapping[str, Any]) -> list[str]:
-    """The splits that have not ended; raises RestoreError for one that cannot go on."""
-    encoding, open_splits = own.encoding(), list[str]()
-    for split, data in stored_splits(offset).items():
-        is_ended, position = encoding.decode(data)[:2]
-        own.source.check_position(split, position)
-        if not is_ended:
-            open_splits.append(split)
-    return open_splits
+def _checked(own: OwnSource, offset: Mapping[str, Any]) -> dict[str, int | None]:
+    """The splits that have not ended, with the greatest event time that was read there; raises
+    RestoreError for one that cannot go on.
+    """
+    encoding, splits = own.encoding(), dict[str, int | None]()
+    for name, data in stored_splits(offset).items():
+        split = SplitPosition(*encoding.decode(data))
+        own.source.check_position(name, split.position)
+        if not split.is_ended:
+            splits[name] = split.latest
+    return splits
 
 
 def _data_source(own: OwnSource, offset: Mapping[str, Any] | None) -> type["DataSource"]:
