@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidelog.cli.exit_codes import EXIT_INTERRUPTED, EXIT_OK
-from tidelog.cli.options import CONF, declared, options_of
+from tidelog.cli.options import (
+    CONF,
+    add_options,
+    declared,
+    encryption_key_option,
+    endpoint_option,
+    options_of,
+)
 from tidelog.cli.output import Output
 from tidelog.cli.store.options import on_this_machine
 from tidelog.errors import UnavailableError
@@ -77,9 +84,16 @@ class QueryOptions:
 @click.argument("job")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGUMENTS]")
 @options_of("options", QueryOptions)
+@add_options(endpoint_option, encryption_key_option)
 @on_this_machine
 def run_command(
-    output: Output, /, job: str, arguments: tuple[str, ...], options: QueryOptions
+    output: Output,
+    /,
+    job: str,
+    arguments: tuple[str, ...],
+    options: QueryOptions,
+    endpoint: str | None,
+    encryption_key: str | None,
 ) -> int:
     """Run JOB as a query of Spark Structured Streaming.
 
@@ -109,13 +123,15 @@ def run_command(
             ),
             savepoint=options.origin,
             allow_non_restored_state=options.allowed,
+            endpoint=endpoint,
+            encryption_key=encryption_key,
         )
         ended = _waited(query, definition.name, stopped)
         late = sum(query.late_records.values())
-    said = "ended" if ended else "stopped"
+    summary = "ended" if ended else "stopped"
     output.show(
         {"job": definition.name, "ended": ended, "late_records": late},
-        f"{said}, {plural(late, 'record')} late" if late else said,
+        f"{summary}, {plural(late, 'record')} late" if late else summary,
     )
     return EXIT_OK if ended else EXIT_INTERRUPTED
 
@@ -140,16 +156,10 @@ def _waited(query: "JobQuery", name: str, stopped: list[int]) -> bool:
 @contextmanager
 def _session(job: str, options: QueryOptions) -> Iterator["SparkSession"]:
     """A session with the plug-in, whose executors find the job's file."""
-    from tidelog.spark.plugin.jar import plugin_jar  # noqa: PLC0415  # not needed for --help
-    from tidelog.spark.plugin.settings import LISTS, appended, settings  # noqa: PLC0415
+    from tidelog.spark.plugin.settings import with_plugin  # noqa: PLC0415  # not needed for --help
     from tidelog.spark.session import session  # noqa: PLC0415
 
-    conf = dict(options.conf)
-    for name, value in settings(jar=plugin_jar()).items():
-        if name in LISTS:
-            conf[name] = appended(conf.get(name), value)
-        else:
-            conf.setdefault(name, value)
+    conf = with_plugin(options.conf)
     with session(f"tidelog spark run {job}", options.master, conf, otherwise="") as spark:
         file = Path(job.partition(":")[0])
         if file.suffix == ".py":

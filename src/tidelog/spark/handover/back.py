@@ -26,9 +26,9 @@ from tidelog.checkpoint.retention import slot_ranges
 from tidelog.checkpoint.slots import SlotLog, list_slots, read_slot
 from tidelog.errors import ConfigError, RestoreError
 from tidelog.ids import CheckpointId, KeyGroup, SeqNo, Slot
-from tidelog.spark.checkpoint.checkpoint import COMMITS, OFFSETS, store_url
+from tidelog.spark.checkpoint.checkpoint import OFFSETS, store_url
 from tidelog.spark.checkpoint.commits import Offsets, read_offsets
-from tidelog.spark.handover.document import Handover, QueryDirectory
+from tidelog.spark.handover.document import RETURN, Handover, QueryDirectory, Return
 from tidelog.spark.handover.pages import (
     GroupFacts,
     StoredOperator,
@@ -45,7 +45,6 @@ from tidelog.spark.handover.writing import (
     Target,
     WrittenSubtask,
 )
-from tidelog.spark.job.descriptions import stored_descriptions
 from tidelog.spark.job.sinks import Ledger
 from tidelog.spark.operators.layout import OperatorDescription, Row
 from tidelog.spark.source.parts import ReadSession, connected
@@ -106,10 +105,13 @@ def bring_back(
     *,
     access: StoreAccess = PLAIN,
     parallelism: int | None = None,
+    without_positions: bool = False,
 ) -> Savepoint:
     """Make the savepoint `URL@NAME` of the query whose checkpoint is at `location`.
 
-    Each operator has so many subtasks in it, None: as many as Spark has cores. The store is that
+    Each operator has so many subtasks in it, None: as many as Spark has cores. A savepoint
+    `without_positions` has the operators alone: the job reads its sources from their start. The
+    store is that
     which the job moved from, or an empty one. What was interrupted can be repeated: until the
     savepoint is there, the store says that the job is in Spark. Raises ConfigError and RestoreError
     for a query or a store that this cannot be, before anything is written, and what Spark and the
@@ -117,7 +119,7 @@ def bring_back(
     """
     origin = parse_origin(target)
     name = check_name(str(origin.checkpoint))
-    query = read_query(location, StoreAccess(access.endpoint))
+    query = read_query(location, access, without_positions=without_positions)
     numbers = operator_numbers(spark, location)
     cores = spark.sparkContext.defaultParallelism
     with connected(store_url(origin.url), access) as session:
@@ -155,7 +157,7 @@ def bring_back(
             stop=True,
         )
         # First: a query that starts again beside its job would write everything twice.
-        QueryDirectory(location, access).move_to(f"{origin.url}@{name}")
+        QueryDirectory(location, access).put(RETURN, Return(f"{origin.url}@{name}"))
         session.run(slots.append(entry))
     return entry
 
@@ -184,15 +186,39 @@ def _targets(
     return targets
 
 
-def read_query(location: str, access: StoreAccess = PLAIN) -> StoppedQuery:
-    """What a checkpoint says; raises ConfigError for the query of no job, and RestoreError for one
-    that was killed in the middle of a batch.
+def read_query(
+    location: str, access: StoreAccess = PLAIN, *, without_positions: bool = False
+) -> StoppedQuery:
+    """What a checkpoint says; raises ConfigError for the query of no job, and for one whose
+    positions are not those of the job's sources; RestoreError for one that was killed in the middle
+    of a batch.
     """
-    directory, ledger = QueryDirectory(location, access), Ledger(location, access)
-    sources, handover = directory.sources(), directory.read_if_any()
+    directory = QueryDirectory(location, access)
+    ledger = Ledger(directory)
+    sources, handover = directory.sources(), directory.handover()
+    if without_positions:
+        sources = msgspec.structs.replace(sources, sources=())
+    elif sources.frames:
+        raise ConfigError(
+            f"query at {location}",
+            expected="one that reads by the job's own sources, as `tidelog spark run` starts it",
+            found=f"data frames in place of sources {', '.join(sources.frames)} (run_operator): "
+            "how far these are read is not known in terms of the sources",
+            action="add --without-positions for a savepoint of the operators alone. The job then "
+            "reads its sources from their start: give it only what the query has not read",
+        )
     splits: dict[str, Mapping[str, bytes]] = {}
+    number = max(directory.batches(), default=None)
+    if number is None:
+        raise ConfigError(
+            f"checkpoint {location}",
+            expected="a query that has committed a batch",
+            found="none",
+            action="let the query run, and stop it; before its first batch the job's savepoint is "
+            "what there is",
+        )
     with connected(directory.url, access) as session:
-        batch = session.run(_last_batch(session.store))
+        batch = Batch(number, session.run(_offsets(session.store, number)))
         for source in sources.sources:
             before = {} if handover is None else handover.splits.get(source.source, {})
             reading = read_splits(session.store, batch.offsets, source, before)
@@ -206,28 +232,14 @@ def read_query(location: str, access: StoreAccess = PLAIN) -> StoppedQuery:
             action="start the query again with `tidelog spark run ... --available-now`, and repeat "
             "this when it has ended",
         )
-    descriptions = stored_descriptions(location, access)
     starts = ledger.last_start()
-    return StoppedQuery(location, sources, descriptions, handover, batch, splits, starts)
+    return StoppedQuery(
+        location, sources, directory.descriptions(), handover, batch, splits, starts
+    )
 
 
-async def _last_batch(store: ObjectStore) -> Batch:
-    numbers: list[int] = []
-    async for info in store.list(COMMITS):
-        number = info.name.removeprefix(COMMITS)
-        if number.isdecimal():
-            numbers.append(int(number))
-    if not numbers:
-        raise ConfigError(
-            f"checkpoint {store.url}",
-            expected="a query that has committed a batch",
-            found="none",
-            action="let the query run, and stop it; before its first batch the job's savepoint is "
-            "what there is",
-        )
-    last = max(numbers)
-    offsets = read_offsets(await store.get(f"{OFFSETS}{last}"))
-    return Batch(last, offsets)
+async def _offsets(store: ObjectStore, batch: int) -> Offsets:
+    return read_offsets(await store.get(f"{OFFSETS}{batch}"))
 
 
 async def _check_target(store: ObjectStore, query: StoppedQuery, name: str) -> None:

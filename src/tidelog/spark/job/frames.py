@@ -12,9 +12,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import pyarrow as pa
 
 from tidelog.runtime.node import Node
-from tidelog.spark.job.plan import Descriptions, JobPlan
+from tidelog.spark.job.plan import JobPlan
 from tidelog.spark.operators.group import GroupOperator, OperatorPlan
-from tidelog.spark.operators.layout import GROUP, ROWS, InitialState, Row, pack
+from tidelog.spark.operators.layout import (
+    GROUP,
+    ROWS,
+    TIME_MODES,
+    Descriptions,
+    InitialState,
+    Row,
+    pack,
+)
 from tidelog.spark.operators.records import BRANCH, DATA, LATE, TIMES
 from tidelog.spark.operators.stage import Output, Stage, StagePlan
 
@@ -32,7 +40,6 @@ _SCHEMA: Final = pa.schema(
         (LATE, pa.int32()),
     ]
 )
-_MODES: Final = {"none": "None", "processing": "ProcessingTime"}
 LATE_RECORDS: Final = "late_records"
 """The name of the figure in Spark's progress, before a colon and the name of the operator."""
 _OUTPUT_BYTES: Final = 4 << 20
@@ -137,7 +144,7 @@ class Frames:
             operator,
             OUTPUT_SCHEMA,
             "Append",
-            _MODES[plan.clock],
+            TIME_MODES[plan.clock],
             None if initial is None else initial_rows(initial.rows).groupBy(GROUP),
         )
         if not plan.inputs or node.id in self._observed:

@@ -11,9 +11,8 @@ from tidelog.errors import ConfigError
 from tidelog.runtime.graph import Job
 from tidelog.runtime.node import Edge, Node
 from tidelog.runtime.operators.event_time import AssignEventTime, EventTimeOptions
-from tidelog.runtime.operators.operator import Operator
 from tidelog.spark.operators.input_times import TimeInput
-from tidelog.spark.operators.layout import OperatorDescription
+from tidelog.spark.operators.layout import Descriptions
 from tidelog.spark.operators.stage import Branch, Route, StagePlan, Step
 from tidelog.state.meaning import TIME_MODE
 
@@ -83,8 +82,9 @@ class JobPlan:
     @property
     def needs_clock(self) -> bool:
         """Whether something happens at a processing time, also in batches without input."""
-        inputs = [each for node in self.operators for each in self.time_inputs(node, {})]
-        idle = any(each.idle_after_ms is not None for each in inputs)
+        makers = [node.operator() for node in self.nodes if node.makes_watermarks and node.operator]
+        options = [maker.options for maker in makers if isinstance(maker, AssignEventTime)]
+        idle = any(one.idle_after_ms is not None for one in options)
         return idle or any(map(self.ticks, self.operators))
 
     def time_inputs(self, node: Node, sources: Mapping[str, HasSplits]) -> tuple[TimeInput, ...]:
@@ -129,7 +129,7 @@ class JobPlan:
         return [branch for consumer, _, branch in self._edges if consumer is sink]
 
     def stage(
-        self, head: Node, targets: Iterable[Node | None], descriptions: "Descriptions"
+        self, head: Node, targets: Iterable[Node | None], descriptions: Descriptions
     ) -> StagePlan:
         """The stage of a source or a keyed operator, as far as records go to these keyed operators
         and, None, out of the query.
@@ -153,7 +153,7 @@ class JobPlan:
         tuples = {name: tuple(routes_of) for name, routes_of in routes.items()}
         return StagePlan(head.id, tuple(steps), tuples, self.job.record_types)
 
-    def _branch(self, head: Node, exchange: _Exchange, descriptions: "Descriptions") -> Branch:
+    def _branch(self, head: Node, exchange: _Exchange, descriptions: Descriptions) -> Branch:
         consumer, edge, number = exchange
         if not consumer.keyed:
             return Branch(number, consumer.id)
@@ -229,31 +229,21 @@ class JobPlan:
         """
         wanting: set[int] = set()
         for node in reversed(self.operators):
-            following = [
-                consumer
-                for consumer in self.operators
-                if id(consumer) in wanting
-                for head, edge, _ in self.inputs(consumer)
-                if head is node and self._maker(head, edge.node) is None
-            ]
-            if node.needs_event_time or following:
+            following = [one for one in self.operators if id(one) in wanting]
+            passes_on = any(self._passes_time(node, consumer) for consumer in following)
+            if node.needs_event_time or passes_on:
                 wanting.add(id(node))
         return wanting
 
-
-Descriptions = dict[str, OperatorDescription]
-"""By the name of the operator."""
+    def _passes_time(self, node: Node, consumer: Node) -> bool:
+        """Whether a keyed operator gets the watermarks of another one."""
+        edges = [edge for head, edge, _ in self.inputs(consumer) if head is node]
+        return any(self._maker(node, edge.node) is None for edge in edges)
 
 
 def refused(what: str, expected: str, found: str, action: str) -> ConfigError:
     """The error of what a query cannot have."""
     return ConfigError(f"{what} on Spark", expected=expected, found=found, action=action)
-
-
-def opened(node: Node) -> Operator:
-    """A new operator of a node, to be asked."""
-    assert node.operator is not None, "a keyed node has an operator"
-    return node.operator()
 
 
 def _check(node: Node) -> None:
@@ -269,7 +259,7 @@ def _check(node: Node) -> None:
             "enrich by key: stream.key_by(...).enrich(rules.key_by(...)), or read rules that do "
             "not change where the job is defined",
         )
-    if node.keyed and opened(node).emits_at_end:
+    if node.keyed and node.operator is not None and node.operator().emits_at_end:
         raise refused(
             what,
             "an operator that emits while data comes",

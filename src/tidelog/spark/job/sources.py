@@ -21,6 +21,7 @@ from tidelog.connectors.kafka.reading.records import Decoder
 from tidelog.connectors.kafka.reading.source import KafkaSource
 from tidelog.errors import ConfigError
 from tidelog.runtime.node import Node
+from tidelog.spark.handover.document import Positions
 from tidelog.spark.job.frames import SourceFrame
 from tidelog.spark.job.plan import refused
 
@@ -47,17 +48,6 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The most messages of a source of Kafka in a batch."""
     kafka: Mapping[str, str] = {}
     """Options of Spark's source for Kafka besides, such as `kafka.ssl.truststore.location`."""
-
-
-class SplitPosition(msgspec.Struct, frozen=True):
-    """How far a split was read before."""
-
-    ended: bool
-    position: Any = None
-
-
-Positions = Mapping[str, SplitPosition]
-"""By split."""
 
 
 def source_frame(
@@ -111,7 +101,7 @@ class FileReader:
 
     def _records(self, split: str) -> Iterator[tuple[str, list[Any]]]:
         before = self._positions.get(split)
-        if before is not None and before.ended:
+        if before is not None and before.is_ended:
             return
         reader = self._source.open(split, None if before is None else before.position)
         try:

@@ -37,9 +37,9 @@ from tidelog.state.backend import KeyedBackend
 from tidelog.state.event_time import UNKNOWN, EventTime
 from tidelog.state.handles.timers import TIME, decode_time
 from tidelog.state.key_groups import KeyGroupRange, checksum
-from tidelog.state.log import NoLog
 from tidelog.state.registry import StateRegistry
 from tidelog.state.schema.types import DeclaredType, KnownTypes, parse_type
+from tidelog.state.unlogged import backend_without_log
 
 Clock = Literal["none", "processing"]
 """Which times of Spark move timers of an operator. Event time is ours."""
@@ -286,14 +286,12 @@ class GroupOperator:
         description = plan.description
         known_types = frozenset(map(parse_type, description.key_types))
         keys = KnownTypes(f"keys of operator {description.operator!r}", known_types, plan.key_types)
-        return KeyedBackend(
+        return backend_without_log(
             StateRegistry(description.operator, description.states, keys, plan.value_types),
             description.key_groups,
             KeyGroupRange(KeyGroup(number), KeyGroup(number)),
             table,
-            NoLog(),
-            clock.now_ms,
-            clock.monotonic,
+            clock,
         )
 
     def _stored(self) -> _GroupState:

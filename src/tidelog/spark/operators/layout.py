@@ -41,6 +41,9 @@ from tidelog.storage.document import FORMAT_VERSION
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+TIME_MODES: Final = {"none": "None", "processing": "ProcessingTime", "event": "EventTime"}
+"""Our time modes and Spark's."""
+
 GROUP: Final = "tidelog_group"
 """The grouping column: the key group."""
 STATE_SCHEMA: Final = (
@@ -80,6 +83,10 @@ class OperatorDescription(msgspec.Struct, frozen=True, omit_defaults=True, kw_on
     """Key groups that were further than `watermark`."""
     seqno: int = 0
     """That of the hand-over: the greatest of all subtasks."""
+
+
+Descriptions = dict[str, OperatorDescription]
+"""By the name of the operator."""
 
 
 class QueryOperators(msgspec.Struct, frozen=True):

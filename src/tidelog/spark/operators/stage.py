@@ -22,12 +22,11 @@ from tidelog.runtime.operators.operator import Operator, OperatorContext, Operat
 from tidelog.runtime.user_code import named_call
 from tidelog.spark.operators.input_times import Mark
 from tidelog.spark.operators.records import Origin, encode_batch
-from tidelog.state.backend import KeyedBackend
-from tidelog.state.key_groups import KeyGroupRange
-from tidelog.state.log import NoLog
+from tidelog.state.key_groups import range_of
 from tidelog.state.objects.classes import RecordTypes
 from tidelog.state.registry import StateRegistry
 from tidelog.state.schema.types import DeclaredType, KnownTypes, parse_type
+from tidelog.state.unlogged import backend_without_log
 from tidelog.table.memory import MemoryTable
 
 WAITING_RECORDS: Final = 32_768
@@ -180,6 +179,8 @@ class Stage:
             if watermarks and watermarks != before:
                 self._marked[number] = watermarks
                 texts = {str(split): watermark for split, watermark in watermarks.items()}
+                if has_ended:  # the greatest one says all, and there may be thousands of files
+                    texts = {self._plan.head: max(texts.values())}
                 yield from _to_all(branch, Mark(branch.input, texts, has_ended))
 
     def forward(self, watermark: int, *, is_idle: bool) -> Iterator[Output]:
@@ -286,13 +287,6 @@ def _partitioner(branch: Branch) -> ByKey:
 def _context(name: str) -> OperatorContext:
     """That of an operator without state."""
     clock = SystemClock()
-    backend = KeyedBackend(
-        StateRegistry(name),
-        1,
-        KeyGroupRange(0, 0),  # type: ignore[arg-type]  # as all key groups, by their numbers
-        MemoryTable(),
-        NoLog(),
-        clock.now_ms,
-        clock.monotonic,
-    )
+    owned = range_of(0, 1, 1)
+    backend = backend_without_log(StateRegistry(name), 1, owned, MemoryTable(), clock)
     return OperatorContext(clock, backend, operator=name)

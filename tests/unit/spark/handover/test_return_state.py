@@ -9,8 +9,8 @@ from tidelog.checkpoint.manifest import AheadOfWatermark, OperatorState, Subtask
 from tidelog.errors import CorruptObjectError
 from tidelog.ids import CheckpointId, Generation, SeqNo
 from tidelog.spark.handover.back import operator_state
+from tidelog.spark.handover.begin import described
 from tidelog.spark.handover.pages import GroupFacts, groups_of
-from tidelog.spark.handover.takeover import described
 from tidelog.spark.handover.writing import Target, WrittenSubtask
 from tidelog.spark.operators.layout import OperatorDescription, pack
 from tidelog.storage.open import PLAIN

@@ -165,7 +165,7 @@ class Simulation:
         self._partitions = dict(partitions or {})
         self._known = {name: _Known(splits) for name, splits in self._partitions.items()}
         self._initial = dict(initial or {})
-        begun = {name: state.description for name, state in self._initial.items()}
+        begun: Any = self._initial  # of another type of rows
         self.descriptions = describe(self.plan.operators, {}, begun)
         self.handles = {node.id: Handle() for node in self.plan.operators}
         self.records: dict[int, list[Any]] = defaultdict(list)

@@ -260,12 +260,14 @@ class Mover:
         if self._on_refused == "fail":
             raise refusal.error(self._cluster)
         self._left_out[refusal.staged.start, refusal.number] = refusal
+        policy = self._on_refused
+        to_letters = isinstance(policy, DeadLetterTopic)
         Event.KAFKA_RECORDS_REFUSED.log(
             logger,
             records=len(self._left_out),
             what=refusal.what,
             error=refusal.why,
-            fate="left out" if self._on_refused == "skip" else str(self._on_refused),
+            fate=f"moved to the topic {policy.topic!r}" if to_letters else "left out",
         )
 
     def _take_over(self) -> None:
