@@ -5,6 +5,7 @@ than a job. Outside of deep runs these are some jobs, on one Spark in one proces
 """
 
 import json
+import shutil
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import islice, product
@@ -164,6 +165,8 @@ class Journeys:
                 with self._process(commands[first:]) as process:
                     process.await_file(journey.outside.place.checkpoint / moment)
                     process.kill_driver()
+            # The query has all of it in its own state.
+            shutil.rmtree(journey.store, ignore_errors=True)
         self._run(commands[-1:])
 
     def back(self) -> None:
