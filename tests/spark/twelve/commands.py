@@ -6,7 +6,7 @@ from typing import Final
 
 from tests.support.cli import tidelog
 
-ATTEMPTS: Final = 5
+ATTEMPTS: Final = 30
 TOO_LATE: Final = "Python worker failed to connect back"
 """What Spark says of a process that it has started, where the machine gave that too little time in
 ten seconds; the next start of the query resumes.
