@@ -4,17 +4,14 @@ Invariant: imported by Spark's Python workers too, by this module's name.
 """
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from operator import add, attrgetter
 from pathlib import Path
-from time import sleep
 from typing import Any
 
-from tests.spark.handover.embedded import stopped
 from tests.spark.handover.functions import DELAY_MS
 from tidelog import (
     FileSink,
@@ -29,7 +26,6 @@ from tidelog import (
 )
 from tidelog.state.event_time import MAX_WATERMARK
 
-HOLD = "TIDELOG_TEST_HOLD"
 FIELDS = ("what", "k", "time_ms", "value")
 
 
@@ -52,14 +48,6 @@ def large(row: Any) -> int:
     return int(2**70 + row.v)
 
 
-def wait_while_held() -> None:
-    """Hang as long as the file is there that the environment names, and say so beside it."""
-    file = Path(os.environ.get(HOLD, "/nonexistent"))
-    while file.exists():
-        file.with_suffix(".reached").touch()
-        sleep(0.05)
-
-
 class Shares(StatefulProcessor):
     """State of types that Spark would change, and a TTL."""
 
@@ -71,7 +59,6 @@ class Shares(StatefulProcessor):
         )
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
-        wait_while_held()
         for row in rows:
             self.waiting.updateValue((row.time_ms, row.v), (row.tag,))
             self.handle.registerTimer(row.time_ms)
@@ -107,21 +94,11 @@ def named(row: tuple[Any, ...]) -> dict[str, Any]:
     return dict(zip(FIELDS, row, strict=True))
 
 
-HANDLED: list[Any] = []
-"""The records that jobs of this process have read."""
-
-
-def seen(row: Any) -> Any:
-    HANDLED.append(row)
-    return row
-
-
 def windows_job(source: Path, output: Path, *, follow: bool) -> Job:
     """Sessions, windows and a function over the same records."""
     job = Job("windows")
     keyed = (
         job.source(JsonLinesSource(source, follow=follow, chunk_bytes=2_048))
-        .map(seen)
         .event_time(attrgetter("time_ms"), max_delay_ms=DELAY_MS)
         .key_by(attrgetter("k"))
     )
@@ -134,18 +111,11 @@ def windows_job(source: Path, output: Path, *, follow: bool) -> Job:
     return job
 
 
-def until_read(job: Job, store: Path, number: int, key: str | None = None) -> None:
-    """Run a job until it has read so many records, and stop it."""
-    HANDLED.clear()
-    stopped(job, store, lambda: len(HANDLED) >= number, key=key)
-
-
 def counts_job(source: Source, output: Path, failing: Path = Path("/nonexistent")) -> Job:
     """The records of each key and seven seconds; its name is that of its only operator."""
     job = Job("counts")
     keyed = (
         job.source(source)
-        .map(seen)
         .map(partial(fail_while, failing), name="failing")
         .event_time(attrgetter("time_ms"), max_delay_ms=DELAY_MS)
         .key_by(attrgetter("k"))

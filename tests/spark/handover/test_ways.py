@@ -9,9 +9,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 import tidelog.spark
-from tests.spark.handover.embedded import finished, lines
+from tests.spark.handover.embedded import finished, lines, stopped
 from tests.spark.handover.functions import END, INPUT, end, records, write
-from tests.spark.handover.jobs import Lines, counts_job, named, until_read, window_row
+from tests.spark.handover.jobs import Lines, counts_job, named, window_row
 from tests.spark.handover.program import run
 from tests.spark.support.place import Place
 from tests.support.cli import tidelog as command
@@ -58,7 +58,7 @@ def test_an_encrypted_store_is_moved_to_spark_and_back_with_its_key(
     parts[-1].append(end())
     key, store = key_file(tmp_path / "state.key", FIRST), tmp_path / "store"
     write(tmp_path / "in/a.jsonl", parts[0])
-    until_read(job(tmp_path, follow=True), store, len(parts[0]), key)
+    stopped(job(tmp_path, follow=True), store, len(parts[0]), key=key)
     write(tmp_path / "in/b.jsonl", parts[1])
 
     def query(savepoint: str | None, encryption_key: str | None) -> None:
@@ -98,7 +98,7 @@ def test_a_query_over_a_data_frame_goes_back_without_positions(
     store, other = tmp_path / "store", tmp_path / "other"
     for name, rows in zip("abc", parts, strict=True):
         write(tmp_path / name / "a.jsonl", rows)
-    until_read(job(tmp_path, "a", follow=True), store, len(parts[0]))
+    stopped(job(tmp_path, "a", follow=True), store, len(parts[0]))
 
     def frame() -> "DataFrame":
         return tidelog.spark.run_operator(
@@ -155,7 +155,7 @@ def test_a_source_of_ones_own_goes_on_in_spark_and_back(
 
     source.mkdir()
     grow(0)
-    until_read(counts_job(Lines(source, follow=True), tmp_path / "out"), store, 120)
+    stopped(counts_job(Lines(source, follow=True), tmp_path / "out"), store, 120)
     grow(1)
     held.touch()
     with pytest.raises(StreamingQueryException, match="held is there"):
