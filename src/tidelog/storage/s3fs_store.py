@@ -199,7 +199,6 @@ class S3fsStore(PlainStore):
         except Exception as error:
             raise _translated(error, self.url, name, creates=creates) from error
 
-
     async def _connected(self) -> S3FileSystem:
         # One at a time: of two sessions that the library makes at once it forgets one.
         async with self._connecting:
