@@ -294,7 +294,7 @@ class LoopAside:
             if self._loop is None:
                 self._loop, _ = loop_thread()
             answer = asyncio.run_coroutine_threadsafe(work(), self._loop)
-        return answer_of(answer, seconds)
+        return answer_of(answer, seconds, self.effects.clock.monotonic)
 
     def close(self, last: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
         """End the thread when it has done what is `last`; what is under way is cancelled."""

@@ -15,15 +15,16 @@ from tidelog.runtime.tasks.task_checkpoints import TaskParts
 class RowFetches:
     """The fetches for the buffers of one task."""
 
-    def __init__(self, parts: TaskParts) -> None:
-        self._parts = parts
+    def __init__(self, parts: TaskParts, gate: Gate) -> None:
+        self._parts, self._gate = parts, gate
         self._backend = parts.backend
         assert parts.backend.hydration is not None
         self._hydration = parts.backend.hydration
+        self._hydration.notify(gate.wake)  # which delivers nothing while the table is stalled
         self._begun: dict[int, tuple[KeyedBatch, asyncio.Task[None]]] = {}
         """By the identity of a buffer, which cannot be another's as long as it is here."""
 
-    async def for_batch(self, batch: Batch, gate: Gate) -> "RowFetches | None":
+    async def for_batch(self, batch: Batch) -> "RowFetches | None":
         """Return when the rows of a buffer are here; those of buffers that wait are on their way.
 
         None: the table is whole, and nothing more is to be fetched. Raises what reads raise.
@@ -31,7 +32,7 @@ class RowFetches:
         if self._hydration.is_whole:
             return None
         if isinstance(batch, KeyedBatch):
-            for upcoming in (batch, *gate.waiting_batches()):
+            for upcoming in (batch, *self._gate.waiting_batches()):
                 if id(upcoming) not in self._begun:
                     task = self._hydration.begin(self._fetch(upcoming))
                     self._begun[id(upcoming)] = upcoming, task

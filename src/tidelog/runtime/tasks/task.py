@@ -177,6 +177,10 @@ class Task(ABC):
             self._ending_with = None
         self._checkpoints.abort(checkpoint)
 
+    def _has_room(self) -> bool:
+        """For what records lead to: in the outputs, and in a table that is not compacted yet."""
+        return self.parts.output.available and not self.parts.backend.is_stalled
+
     async def _resume(self) -> None:
         """Bring the restored watermark to operators and outputs: it only travels when it grows."""
         if self.watermark is not None:
