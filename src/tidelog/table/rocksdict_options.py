@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Env, Options, WriteBufferManager
 
-from tidelog.errors import ConfigError, UnavailableError
+from tidelog.errors import ConfigError
 from tidelog.table.rocksdb_options import MANIFEST_BYTES, RocksDBConfig
 
 _MIB: Final = 1 << 20
@@ -120,7 +120,7 @@ def read_options_file(path: Path, cache: Cache) -> tuple[Options, Options]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as cause:
-        raise UnavailableError(
+        raise ConfigError(
             f"option rocksdb.options_file {path}",
             expected="a text file that can be read",
             found=str(cause),

@@ -155,7 +155,7 @@ def test_a_read_of_a_hole_in_other_words_waits_for_the_whole_table(
         assert read(table, key) == content()[key]
     names = {file.name for file in files if file.shared}
     assert factory.holes.whole == names
-    assert "tells of holes in unknown words" in caplog.text
+    assert "words that this release does not know" in caplog.text
     assert "Corruption: " in caplog.text
 
 
