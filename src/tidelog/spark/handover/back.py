@@ -7,6 +7,7 @@ entry; afterwards the query's checkpoint says where the job is.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -46,6 +47,7 @@ from tidelog.spark.handover.writing import (
     WrittenSubtask,
 )
 from tidelog.spark.job.sinks import Ledger
+from tidelog.spark.operators.input_times import latest_times
 from tidelog.spark.operators.layout import OperatorDescription, Row
 from tidelog.spark.source.parts import ReadSession, connected
 from tidelog.state.event_time import UNKNOWN, EventTime
@@ -130,9 +132,12 @@ def bring_back(
         author = Author(take_over.generation, take_over.attempt)
         aims = _targets(query, session.store.url, author, access)
         operators: list[OperatorState] = []
+        read_to: dict[str, dict[str, int]] = {}
         for operator, description in query.descriptions.items():
             on_spark = StoredOperator(location, operator, numbers[operator], query.batch.number)
             facts = facts_of(spark, on_spark)
+            for group in islice(facts.values(), 1):  # all know the same
+                read_to |= {} if group.times is None else latest_times(group.times)
             last = max([description.seqno, *(group.seqno for group in facts.values())])
             aim = replace(
                 aims[operator],
@@ -142,7 +147,8 @@ def bring_back(
             logs = _written(spark, on_spark, aim)
             operators.append(operator_state(description, aim, logs, facts))
         for source in query.sources.sources:
-            operators.append(_source_state(session, query, source, aims[source.source]))
+            latest = read_to.get(source.source, {})
+            operators.append(_source_state(session, query, source, aims[source.source], latest))
         entry = Savepoint(
             slot=Slot(author.generation + 1),
             author=author,
@@ -336,11 +342,22 @@ def _event_times(
 
 
 def _source_state(
-    session: ReadSession, query: StoppedQuery, source: SourceDescription, target: Target
+    session: ReadSession,
+    query: StoppedQuery,
+    source: SourceDescription,
+    target: Target,
+    latest: Mapping[str, int],
 ) -> OperatorState:
-    """A source as a manifest has it: one subtask, whose few rows are written here."""
+    """A source as a manifest has it: one subtask, whose few rows are written here.
+
+    `latest` is the greatest event time that was read of each split that goes on.
+    """
     rows: dict[KeyGroup, list[Row]] = {}
-    for split, data in query.splits[source.source].items():
+    for split, stored in query.splits[source.source].items():
+        data = stored
+        if split in latest:
+            is_ended, position, *_ = msgspec.msgpack.decode(stored)
+            data = msgspec.msgpack.encode([is_ended, position, latest[split]])
         key = encode_key(split)
         group = key_group(key, target.key_groups)
         rows.setdefault(group, []).append((_SPLITS_STATE.id.to_bytes(2, "big") + key, data))

@@ -33,6 +33,8 @@ class SplitPosition(NamedTuple):
 
     is_ended: bool
     position: Any = None
+    latest: int | None = None
+    """The greatest event time that was read there, where that is known."""
 
 
 Positions = Mapping[str, SplitPosition]
@@ -69,7 +71,7 @@ class Handover(msgspec.Struct, frozen=True):
             raise self._none(f"source {source!r}", self.splits)
         positions: dict[str, SplitPosition] = {}
         for split, data in sorted(self.splits[source].items()):
-            positions[split] = SplitPosition(*msgspec.msgpack.decode(data)[:2])
+            positions[split] = SplitPosition(*msgspec.msgpack.decode(data))
         return positions
 
     def _none(self, what: str, names: Iterable[str]) -> ConfigError:

@@ -129,7 +129,8 @@ def _topics(
         settings["maxOffsetsPerTrigger"] = str(options.messages_per_batch)
     frame = spark.readStream.format("kafka").options(**settings).load()
     # What Spark's client needs other settings for, the job's client cannot ask.
-    splits = {} if options.kafka else dict.fromkeys(_partitions(source))
+    splits: dict[str, int | None] = {} if options.kafka else dict.fromkeys(_partitions(source))
+    splits |= {split: before.latest for split, before in positions.items()}
     return SourceFrame(_columns(frame), MessageReader(source.decoder), splits)
 
 

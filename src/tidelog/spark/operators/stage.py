@@ -179,6 +179,8 @@ class Stage:
             if watermarks and watermarks != before:
                 self._marked[number] = watermarks
                 texts = {str(split): watermark for split, watermark in watermarks.items()}
+                if has_ended:  # the greatest one says all, and there may be thousands of files
+                    texts = {self._plan.head: max(texts.values())}
                 yield from _to_all(branch, Mark(branch.input, texts, has_ended))
 
     def forward(self, watermark: int, *, is_idle: bool) -> Iterator[Output]:
