@@ -5,6 +5,8 @@ than a job. Outside of deep runs these are some jobs, on one Spark in one proces
 """
 
 import json
+import os
+import shutil
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import islice, product
@@ -66,6 +68,8 @@ MASTERS: Final = {"local": LOCAL, "cluster": CLUSTER}
 VERSIONS: Final = {"4.3": "4.2.0", "4.1": "4.1.0"}
 """Of Spark, and of its source for Kafka that is tried with it."""
 THIS: Final = "4.3"
+CHOSEN: Final = "TIDELOG_TEST_JOBS"
+"""Names of jobs, with commas between them: a deep run tries no others."""
 USUAL: Final = [
     (THIS, "local", "half-killed", ("processor",)),
     (THIS, "local", "back", ("topics", "table", "join", "sessions")),
@@ -164,6 +168,8 @@ class Journeys:
                 with self._process(commands[first:]) as process:
                     process.await_file(journey.outside.place.checkpoint / moment)
                     process.kill_driver()
+            # The query has all of it in its own state.
+            shutil.rmtree(journey.store, ignore_errors=True)
         self._run(commands[-1:])
 
     def back(self) -> None:
@@ -221,7 +227,8 @@ def journeys(
 def cases() -> list[tuple[str, str, str, tuple[str, ...]]]:
     if not DEEP:
         return USUAL
-    return [(*case, tuple(JOBS)) for case in product(VERSIONS, MASTERS, PATHS)]
+    names = tuple(os.environ.get(CHOSEN, ",".join(JOBS)).split(","))
+    return [(*case, names) for case in product(VERSIONS, MASTERS, PATHS)]
 
 
 @pytest.mark.parametrize(("version", "master", "path", "names"), cases())
