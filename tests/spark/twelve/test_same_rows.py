@@ -65,7 +65,7 @@ JOBS: Final = {
 MOMENTS: Final = ("offsets/0", "commits/0")
 """A driver is killed as soon as these files are in the checkpoint."""
 MASTERS: Final = {"local": LOCAL, "cluster": CLUSTER}
-VERSIONS: Final = {"4.3": "4.2.0", "4.1": "4.1.0"}
+VERSIONS: Final = {"4.3": "4.2.0", "4.1": "4.1.1"}
 """Of Spark, and of its source for Kafka that is tried with it."""
 THIS: Final = "4.3"
 CHOSEN: Final = "TIDELOG_TEST_JOBS"
