@@ -10,7 +10,7 @@ import re
 from enum import Enum
 from logging import DEBUG, INFO, WARNING, Logger
 
-from tidelog.credentials import masked
+from tidelog.log_fields import LogFields
 
 
 class Event(Enum):
@@ -391,20 +391,6 @@ class Event(Enum):
     def log(self, logger: Logger, /, *, exc_info: bool = False, **fields: object) -> None:
         """Log the event with the fields of its message; `exc_info`: with the traceback, too."""
         # A single mapping as argument fills the placeholders; an empty one would be no mapping.
-        args = [_Fields({name: _shown(value) for name, value in fields.items()})] if fields else []
+        args = [LogFields(fields)] if fields else []
         extra = {"event": self.name.lower()}
         logger.log(self.level, self.message, *args, exc_info=exc_info, extra=extra, stacklevel=2)
-
-
-class _Fields(dict[str, object]):
-    """The fields of a record by name; `lines line` stands for a number with its noun: 2 lines."""
-
-    def __missing__(self, key: str) -> str:
-        name, _, noun = key.partition(" ")
-        return f"{self[name]:,} {noun}{'' if self[name] == 1 else 's'}"
-
-
-def _shown(value: object) -> object:
-    """A field as it is, or its text where that had a secret in it."""
-    is_text = isinstance(value, str | BaseException)
-    return text if is_text and (text := masked(str(value))) != str(value) else value

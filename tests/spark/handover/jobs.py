@@ -3,9 +3,11 @@
 Invariant: imported by Spark's Python workers too, by this module's name.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from operator import add, attrgetter
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from tidelog import (
     Row,
     Session,
     Source,
+    SplitReader,
     StatefulProcessor,
     Tumbling,
 )
@@ -108,14 +111,54 @@ def windows_job(source: Path, output: Path, *, follow: bool) -> Job:
     return job
 
 
-def counts_job(source: Source, output: Path) -> Job:
+def counts_job(source: Source, output: Path, failing: Path = Path("/nonexistent")) -> Job:
     """The records of each key and seven seconds; its name is that of its only operator."""
     job = Job("counts")
     keyed = (
         job.source(source)
+        .map(partial(fail_while, failing), name="failing")
         .event_time(attrgetter("time_ms"), max_delay_ms=DELAY_MS)
         .key_by(attrgetter("k"))
     )
     rows = keyed.window(Tumbling("7s"), name="counts").count().map(window_row)
     rows.map(named).sink(FileSink(output / "o1", format="json", fields=FIELDS), name="o1")
     return job
+
+
+class LineReader(SplitReader):
+    """The complete lines of a file, some of them in each read; the position is their number."""
+
+    def __init__(self, file: Path, position: int, *, follow: bool) -> None:
+        self.position = position
+        self._file, self._follow = file, follow
+
+    def read(self) -> list[Any] | None:
+        lines = self._file.read_text().split("\n")[self.position : -1]
+        rows = [Row(**json.loads(line)) for line in lines[: 7 + self.position % 5]]
+        self.position += len(rows)
+        return rows if rows or self._follow else None
+
+
+class Lines(Source):
+    """A source of one's own: a split for each file of a directory."""
+
+    rediscover_s = 0.1
+    resumes_ended_splits = True
+
+    def __init__(self, root: Path, *, follow: bool) -> None:
+        self._root, self._follow = root, follow
+        if not follow:
+            self.rediscover_s = None
+
+    def discover(self) -> list[str]:
+        return sorted(file.name for file in self._root.glob("*.jsonl"))
+
+    def open(self, split: str, position: Any) -> LineReader:
+        return LineReader(self._root / split, position or 0, follow=self._follow)
+
+
+def fail_while(file: Path, row: Any) -> Any:
+    """Raises as long as a file is there."""
+    if file.exists():
+        raise ValueError(f"{file} is there")
+    return row

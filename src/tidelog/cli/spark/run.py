@@ -46,7 +46,8 @@ class QueryOptions:
     origin: str | None = declared(
         "--from",
         metavar="URL@NAME",
-        help="Go on with the state of a stopped embedded job, from this savepoint.",
+        help="Go on with the state of a stopped embedded job, from this savepoint; @latest for one "
+        "that has ended.",
     )
     allowed: tuple[str, ...] = declared(
         "--allow-non-restored-state",
@@ -69,6 +70,13 @@ class QueryOptions:
         "--messages-per-batch",
         type=click.IntRange(min=1),
         help="The most messages of Kafka of a batch.",
+    )
+    records_per_batch: int = declared(
+        "--records-per-batch",
+        type=click.IntRange(min=1),
+        default=1 << 20,
+        show_default=True,
+        help="The most records of a split of a source of your own in a batch.",
     )
     kafka: Mapping[str, str] = declared(
         "--kafka",
@@ -119,6 +127,7 @@ def run_command(
             sources=SourceOptions(
                 files_per_batch=options.files_per_batch,
                 messages_per_batch=options.messages_per_batch,
+                records_per_batch=options.records_per_batch,
                 kafka=options.kafka,
             ),
             savepoint=options.origin,
@@ -126,14 +135,14 @@ def run_command(
             endpoint=endpoint,
             encryption_key=encryption_key,
         )
-        ended = _waited(query, definition.name, stopped)
+        is_ended = _waited(query, definition.name, stopped)
         late = sum(query.late_records.values())
-    summary = "ended" if ended else "stopped"
+    outcome = "ended" if is_ended else "stopped"
     output.show(
-        {"job": definition.name, "ended": ended, "late_records": late},
-        f"{summary}, {plural(late, 'record')} late" if late else summary,
+        {"job": definition.name, "ended": is_ended, "late_records": late},
+        f"{outcome}, {plural(late, 'record')} late" if late else outcome,
     )
-    return EXIT_OK if ended else EXIT_INTERRUPTED
+    return EXIT_OK if is_ended else EXIT_INTERRUPTED
 
 
 def _waited(query: "JobQuery", name: str, stopped: list[int]) -> bool:

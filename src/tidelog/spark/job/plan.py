@@ -101,10 +101,9 @@ class JobPlan:
                 operator = maker.operator()
                 assert isinstance(operator, AssignEventTime), "what makes watermarks is one"
                 options = operator.options
-            delay = options.max_delay_ms + 1
-            known = sources[head.id].splits if head.id in sources else {}
-            splits = {split: time and time - delay for split, time in known.items()}
-            inputs[name] = TimeInput(name, options.idle_after_ms, splits)
+            splits = sources[head.id].splits if head.id in sources else {}
+            delays = options.max_delay_ms, options.idle_after_ms
+            inputs[name] = TimeInput(name, *delays, splits)
         return tuple(inputs.values())
 
     def inputs(self, node: Node) -> list[Input]:

@@ -261,13 +261,16 @@ class Mover:
             raise refusal.error(self._cluster)
         self._left_out[refusal.staged.start, refusal.number] = refusal
         policy = self._on_refused
-        to_letters = isinstance(policy, DeadLetterTopic)
+        if isinstance(policy, DeadLetterTopic):
+            fate = f"moved to the topic {policy.topic!r}"
+        else:
+            fate = "left out"
         Event.KAFKA_RECORDS_REFUSED.log(
             logger,
             records=len(self._left_out),
             what=refusal.what,
             error=refusal.why,
-            fate=f"moved to the topic {policy.topic!r}" if to_letters else "left out",
+            fate=fate,
         )
 
     def _take_over(self) -> None:
