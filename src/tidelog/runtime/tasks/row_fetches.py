@@ -6,10 +6,14 @@ its rows is not known waits as it is read.
 
 import asyncio
 from itertools import filterfalse
+from typing import Final
 
 from tidelog.runtime.channels.gate import Gate
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.tasks.task_checkpoints import TaskParts
+
+_LOOK_S: Final = 0.01
+"""So often, at least, a task that waits looks for buffers that have come meanwhile."""
 
 
 class RowFetches:
@@ -31,14 +35,21 @@ class RowFetches:
         if self._hydration.is_whole:
             return None
         if isinstance(batch, KeyedBatch):
-            for upcoming in (batch, *gate.waiting_batches()):
-                if id(upcoming) not in self._begun:
-                    task = self._hydration.begin(self._fetch(upcoming))
-                    self._begun[id(upcoming)] = upcoming, task
-            _, task = self._begun.pop(id(batch))
+            task = self._fetched(batch)
             with self._parts.output.work.waiting():
+                while not task.done():
+                    for upcoming in gate.waiting_batches():
+                        self._fetched(upcoming)
+                    await asyncio.wait([task], timeout=_LOOK_S)
                 await asyncio.shield(task)  # others may wait for the same parts
+            del self._begun[id(batch)]
         return self
+
+    def _fetched(self, batch: KeyedBatch) -> "asyncio.Task[None]":
+        """The fetch for a buffer, which begins with the first call."""
+        if id(batch) not in self._begun:
+            self._begun[id(batch)] = batch, self._hydration.begin(self._fetch(batch))
+        return self._begun[id(batch)][1]
 
     async def _fetch(self, batch: KeyedBatch) -> None:
         """Fetch the rows that the operator names, or those that its states tell."""
