@@ -15,30 +15,37 @@ from tidelog.runtime.tasks.task_checkpoints import TaskParts
 _LOOK_S: Final = 0.01
 """So often, at least, a task that waits looks for buffers that have come meanwhile."""
 
+_BUFFERS: Final = 4
+"""Buffers that there is room for: the rows of all that wait are fetched side by side."""
+
 
 class RowFetches:
     """The fetches for the buffers of one task."""
 
-    def __init__(self, parts: TaskParts) -> None:
+    def __init__(self, parts: TaskParts, gate: Gate) -> None:
         self._parts = parts
+        self._gate = gate
+        self._ahead = max(0, _BUFFERS // len(gate.channels) - 1)
+        gate.widen(self._ahead)
         self._backend = parts.backend
         assert parts.backend.hydration is not None
         self._hydration = parts.backend.hydration
         self._begun: dict[int, tuple[KeyedBatch, asyncio.Task[None]]] = {}
         """By the identity of a buffer, which cannot be another's as long as it is here."""
 
-    async def for_batch(self, batch: Batch, gate: Gate) -> "RowFetches | None":
+    async def for_batch(self, batch: Batch) -> "RowFetches | None":
         """Return when the rows of a buffer are here; those of buffers that wait are on their way.
 
         None: the table is whole, and nothing more is to be fetched. Raises what reads raise.
         """
         if self._hydration.is_whole:
+            self._gate.widen(-self._ahead)
             return None
         if isinstance(batch, KeyedBatch):
             task = self._fetched(batch)
             with self._parts.output.work.waiting():
                 while not task.done():
-                    for upcoming in gate.waiting_batches():
+                    for upcoming in self._gate.waiting_batches():
                         self._fetched(upcoming)
                     await asyncio.wait([task], timeout=_LOOK_S)
                 await asyncio.shield(task)  # others may wait for the same parts

@@ -73,7 +73,7 @@ class StreamTask(Task):
         self._firing: FiringPass | None = None
         self._ticks_next = False
         """Processing time passed while timers of a watermark fired, or those of a moment."""
-        self._row_fetches = None if parts.backend.is_whole else RowFetches(parts)
+        self._row_fetches = None if parts.backend.is_whole else RowFetches(parts, gate)
         self._tracks_origins = parts.chain.event_time is not None or parts.output.announces_splits
         self._follow_origins(OriginChanges([origin for _, origin in self._origins.unannounced]))
         gate.deliver_while(lambda: parts.output.available)
@@ -245,7 +245,7 @@ class StreamTask(Task):
 
     async def _handle_input(self, batch: Batch) -> None:
         if self._row_fetches is not None:
-            self._row_fetches = await self._row_fetches.for_batch(batch, self.gate)
+            self._row_fetches = await self._row_fetches.for_batch(batch)
         await super()._handle_input(batch)
 
     async def _resume(self) -> None:

@@ -14,7 +14,7 @@ from tidelog.state.recovery.partial_file import PartialFile
 from tidelog.storage.port import ObjectPart, ObjectStore
 from tidelog.table.holes import FilePart
 
-_PARTS_IN_A_CALL: Final = 16
+_PARTS_IN_A_CALL: Final = 32
 """A call takes the time of its slowest request."""
 _GAP: Final = 16 << 10
 """Parts of a file that are no further apart are one request: so much passes the link in less time
