@@ -192,7 +192,7 @@ _GRACE_S: Final = 2.0
 """How long a wait goes on after a signal that asks the process to end."""
 
 
-def answer_of(answer: "Future[T]", seconds: float) -> T:
+def answer_of(answer: "Future[T]", seconds: float, now: Callable[[], float]) -> T:
     """The answer of another thread; raises its error, and TimeoutError after so many seconds.
 
     In the main thread a signal that asks the process to end shortens the wait: the event loop,
@@ -200,27 +200,31 @@ def answer_of(answer: "Future[T]", seconds: float) -> T:
     """
     try:
         if threading.current_thread() is threading.main_thread():
-            _wait_for_answer(answer, seconds)
+            _wait_for_answer(answer, seconds, now)
             seconds = 0.0
         return answer.result(seconds)
     finally:
         answer.cancel()
 
 
-def _wait_for_answer(answer: "Future[Any]", seconds: float) -> None:
+def _wait_for_answer(answer: "Future[Any]", seconds: float, now: Callable[[], float]) -> None:
     """Return when there is an answer, when the time is over, or soon after such a signal."""
     reader, writer = socket.socketpair()
     for end in (reader, writer):
         end.setblocking(False)
     others = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    # Signals that come all the time, as a profiler's do, must not begin it anew.
+    deadline = now() + seconds
     try:
         answer.add_done_callback(lambda _: _wake(writer))
-        while not answer.done() and select([reader], [], [], seconds)[0]:
+        while not answer.done() and (left_s := deadline - now()) > 0:
+            if not select([reader], [], [], left_s)[0]:
+                return
             received = reader.recv(4096).replace(b"\0", b"")
             if received and others >= 0:
                 os.write(others, received)
             if _ENDING.intersection(received):
-                seconds = min(seconds, _GRACE_S)
+                deadline = min(deadline, now() + _GRACE_S)
     finally:
         signal.set_wakeup_fd(others)
         reader.close()

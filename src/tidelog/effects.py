@@ -292,7 +292,7 @@ class LoopAside:
             if self._loop is None:
                 self._loop, _ = loop_thread()
             answer = asyncio.run_coroutine_threadsafe(work(), self._loop)
-        return answer_of(answer, seconds)
+        return answer_of(answer, seconds, self.effects.clock.monotonic)
 
     def close(self) -> None:
         """End the thread; what is under way is cancelled."""

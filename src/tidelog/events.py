@@ -10,7 +10,7 @@ import re
 from enum import Enum
 from logging import DEBUG, INFO, WARNING, Logger
 
-from tidelog.credentials import masked
+from tidelog.log_fields import LogFields
 
 
 class Event(Enum):
@@ -234,6 +234,16 @@ class Event(Enum):
     TABLES_LOADED_FIRST = (INFO, "%(operator)s is loaded before the job begins: %(reason)s")
     TABLES_WHOLE = (INFO, "all %(bytes)d bytes of tables are here after %(seconds).1f s")
     TABLES_WAIT = (WARNING, "tables that are not whole wait for the store: %(error)s")
+    TABLE_FETCHED_WHOLE = (
+        WARNING,
+        "a table is fetched whole before it is read on, as RocksDB tells of a hole in words that "
+        "this release does not know: %(error)s",
+    )
+    TABLE_STALLED = (
+        WARNING,
+        "an operator takes no records until its table is whole: it has made as many files as may "
+        "be there uncompacted; %(share)s of all tables is here%(eta)s",
+    )
     READ_WAITED = (WARNING, "a read has waited %(waited_s).1f s for a part of %(object)s")
     STATE_DROPPED = (WARNING, "job %(job)r: dropped, as allowed: %(dropped)s")
     STATE_MIGRATED = (WARNING, "operator %(operator)r: %(rows stored row)s migrated")
@@ -363,6 +373,11 @@ class Event(Enum):
         "the next session starts one",
     )
     JOB_MOVED = (INFO, "job %(job)s moves to the Spark checkpoint %(location)s")
+    STATE_NOT_ENCRYPTED = (
+        WARNING,
+        "the state of job %(job)s was encrypted in its store, and a checkpoint of Spark is not, "
+        "unless its file system encrypts it",
+    )
     TTL_RESTARTS = (WARNING, "state %(state)s of %(operator)s has its whole TTL again in Spark")
     SEGMENT_SKIPPED = (INFO, "a segment is left out of the figures: %(error)s")
 
@@ -374,20 +389,6 @@ class Event(Enum):
     def log(self, logger: Logger, /, *, exc_info: bool = False, **fields: object) -> None:
         """Log the event with the fields of its message; `exc_info`: with the traceback, too."""
         # A single mapping as argument fills the placeholders; an empty one would be no mapping.
-        args = [_Fields({name: _shown(value) for name, value in fields.items()})] if fields else []
+        args = [LogFields(fields)] if fields else []
         extra = {"event": self.name.lower()}
         logger.log(self.level, self.message, *args, exc_info=exc_info, extra=extra, stacklevel=2)
-
-
-class _Fields(dict[str, object]):
-    """The fields of a record by name; `lines line` stands for a number with its noun: 2 lines."""
-
-    def __missing__(self, key: str) -> str:
-        name, _, noun = key.partition(" ")
-        return f"{self[name]:,} {noun}{'' if self[name] == 1 else 's'}"
-
-
-def _shown(value: object) -> object:
-    """A field as it is, or its text where that had a secret in it."""
-    is_text = isinstance(value, str | BaseException)
-    return text if is_text and (text := masked(str(value))) != str(value) else value

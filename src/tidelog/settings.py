@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tidelog.errors import ConfigError, UnavailableError
+from tidelog.errors import ConfigError
 from tidelog.options.declaration import Declared, options_of
 from tidelog.runtime.config import JobConfig
 
@@ -175,9 +175,8 @@ def _from_file(file: Path | None, problems: list[ConfigError]) -> Iterator[Setti
         # Some editors begin a file of UTF-8 with a byte order mark.
         document = tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as cause:
-        kind = UnavailableError if isinstance(cause, OSError) else ConfigError
         problems.append(
-            kind(
+            ConfigError(
                 f"configuration file {file}",
                 expected="a file in TOML that can be read",
                 found=getattr(cause, "strerror", None) or str(cause),

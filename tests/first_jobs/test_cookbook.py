@@ -98,7 +98,7 @@ def test_two_jobs_in_a_row_count_each_valid_order_once_though_both_are_killed(he
 
 @contextmanager
 def both_jobs(here: Path) -> Iterator[dict[str, "subprocess.Popen[str]"]]:
-    """Processes of both jobs, killed at the end if they still run."""
+    """Processes of both jobs of jobs.py, killed at the end if they still run."""
     with ExitStack() as processes:
         jobs = {}
         for name in ("clean", "count"):
@@ -115,7 +115,7 @@ def newest(here: Path) -> dict[str, int]:
 
 
 def test_a_field_of_a_stored_value_is_renamed(here: Path) -> None:
-    recipe = module_of("cookbook 3")
+    recipe = module_of("cookbook 4")
 
     def earlier() -> Job:
         total = recipe.Total
@@ -173,7 +173,7 @@ def test_a_field_of_a_state_of_a_processor_is_renamed(here: Path) -> None:
     add_rows(here / "orders" / "all.jsonl", paid(2))
     run(totals(AmountByCountry), here / "store", until=lambda: emits({"amount": 5}))
     add_rows(here / "orders" / "all.jsonl", paid(2))
-    renamed = module_of("cookbook 4").Totals
+    renamed = module_of("cookbook 5").Totals
     run(totals(renamed), here / "store", until=lambda: emits({"cents": 1000, "orders": 2}))
 
 
@@ -185,7 +185,7 @@ def test_each_order_is_looked_up_in_a_table(here: Path) -> None:
     (here / "products.csv").write_text('product,name,price\n7,"Tea, green",3\n8,Salt,1\n')
     rows = [{"order": n, "product": str(6 + n % 3), "pieces": n} for n in range(9)]
     add_rows(here / "orders" / "all.jsonl", rows)
-    run(module_of("cookbook 5").job, here / "store", parallelism=2)
+    run(module_of("cookbook 6").job, here / "store", parallelism=2)
     known = {"7": ("Tea, green", 3), "8": ("Salt", 1)}
     expected = []
     for row in rows:
@@ -199,7 +199,7 @@ def test_csv_becomes_csv(here: Path) -> None:
     (here / "sales").mkdir()
     text = 'shop,amount\n"Ada, ltd.",1.5\nbob,2\n"Ada, ltd.",0.25\n'
     (here / "sales" / "monday.csv").write_text(text)
-    run(module_of("cookbook 6").job, here / "store")
+    run(module_of("cookbook 7").job, here / "store")
     [part] = (here / "totals").glob("part-*.txt")
     with part.open(newline="") as lines:
         assert list(csv.reader(lines)) == [["Ada, ltd.", "1.75"], ["bob", "2.0"]]

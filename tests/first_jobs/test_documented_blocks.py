@@ -22,7 +22,8 @@ from tests.support.documentation import BLOCKS, ROOT
 from tidelog import FileSink, ForeachSink, Job, JsonLinesSource, PushSource, RateSource, open_store
 
 RUN_ELSEWHERE = {
-    **{f"cookbook {number}": "tests/first_jobs/test_cookbook.py" for number in range(7)},
+    **{f"cookbook {number}": "tests/first_jobs/test_cookbook.py" for number in range(8)},
+    "cookbook 3": "tests/kafka/test_guide.py",
     "README 0": "tests/first_jobs/test_killed.py",
     "first-job 0": "tests/first_jobs/test_first_page.py",
     "own-loop 5": "tests/process/own_loop_service.py",

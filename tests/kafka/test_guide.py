@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.first_jobs.programs import rows_of, run
+from tests.first_jobs.programs import add_rows, rows_of, run
+from tests.first_jobs.test_cookbook import both_jobs, orders
+from tests.process.harness import wait_until
 from tests.support.documentation import BLOCKS
 from tests.support.kafka import Topics
 from tidelog import Job
@@ -81,3 +83,32 @@ def test_visits_are_counted_from_topic_to_topic(topics: Topics, here: Path) -> N
     run(job_of("kafka 2", topics), here / "store", has_output)
     reader.close()
     assert len(topics.admin.list_topics(timeout=60).topics["totals"].partitions) == 3
+
+
+def test_two_jobs_with_a_topic_between_count_each_valid_order_once_though_both_are_killed(
+    topics: Topics, here: Path
+) -> None:
+    (here / "jobs.py").write_text(BLOCKS["cookbook 3"].replace("localhost:9092", topics.bootstrap))
+    kafka = library()
+    settings = {"bootstrap.servers": topics.bootstrap, "group.id": "tests"}
+    reader = kafka.Consumer({**settings, "isolation.level": "read_committed"})
+    names = [topics.new(3, "clean"), topics.new(3, "counts")]
+    reader.assign([kafka.TopicPartition(name, each, 0) for name in names for each in range(3)])
+    written: dict[str, list[Any]] = {name: [] for name in names}
+
+    def newest() -> dict[str, int]:
+        for message in reader.consume(4000, 0.2):
+            written[message.topic()].append(json.loads(message.value()))
+        return dict(sorted(written["counts"], key=lambda pair: pair[1]))
+
+    for number in range(3):
+        counted = newest()
+        rows = [*orders(1000), *({"country": "nl"} for _ in range(7))]
+        add_rows(here / "orders" / f"{number}.jsonl", rows)
+        with both_jobs(here) as jobs:
+            wait_until(lambda counted=counted: newest() != counted, jobs["count"])
+            if number == 2:
+                wait_until(lambda: newest() == {"nl": 1500, "de": 1500}, jobs["count"])
+    reader.close()
+    assert len(written["clean"]) == 3000
+    assert len(set(map(tuple, written["counts"]))) == len(written["counts"])

@@ -1,34 +1,34 @@
-"""Alerts fired by the faults they are for: real jobs, a real Prometheus, a second for a minute."""
+"""Alerts fired by the faults they are for: whole jobs in virtual time, looked at every minute, and
+Prometheus's own evaluation of what was seen.
+"""
 
 import asyncio
-import os
-import sys
-import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from random import Random
 
-import tidelog
-from tests.process.harness import ROOT
+import pytest
+
+from tests.support.clock import VirtualClock
 from tests.support.faults import Fault, FaultKind, FaultyStore
-from tests.support.pipelines import running
-from tests.support.ports import free_port
-from tests.support.prometheus import OPERATIONS, in_seconds, needs_prometheus, server
+from tests.support.pipelines import config, running
+from tests.support.prometheus import check_alerts, firing, needs_prometheus
 from tidelog import (
     CheckpointConfig,
     ForeachSink,
     Job,
-    JobConfig,
     JobRunner,
     JsonLinesSource,
     MaterializeConfig,
     RateSource,
     TextFileSource,
     Tumbling,
+    UploadConfig,
+    status_of,
 )
-from tidelog.effects import Effects, SystemClock
+from tidelog.effects import Effects, InlineOffload
+from tidelog.runtime.status.serving import StatusCollector
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
@@ -38,220 +38,195 @@ from tidelog.storage.retry_policy import LOCAL_POLICY
 pytestmark = needs_prometheus
 
 START_MS = 1_700_000_000_000
-GIVE_UP_S = 120.0
+MINUTES = 65
+"""Longer than every range of the alerts, with its offset."""
+AGAIN_S = 20.0
+"""After so long a unit starts a job again that has failed."""
 STATE = (object_names.SEGMENTS, object_names.TABLES)
-PATIENT = CheckpointConfig(interval=0.2, tolerable_failures=1_000_000)
 
 
-def counting(name: str, records_per_s: float = 200) -> Job:
-    job = Job(name)
-    numbers = job.source(RateSource(records_per_s)).key_by(lambda n: n % 50)
+@dataclass
+class World:
+    """What the definition of a job gets: its clock and the directory of its files."""
+
+    clock: VirtualClock
+    directory: Path
+
+
+def counting(world: World) -> Job:
+    job = Job("job")
+    numbers = job.source(RateSource(0.05, clock=world.clock)).key_by(lambda n: n % 50)
     numbers.aggregate(lambda n: 1, lambda a, b: a + b).sink(ForeachSink(lambda record: None))
     return job
 
 
-def late(directory: Path) -> Job:
+def late(world: World) -> Job:
     """Every second record comes after event time has passed it."""
-    job = Job("late")
-    timed = job.source(RateSource(200)).event_time(lambda n: START_MS + 1000 * n - n % 2 * 10**9)
+    job = Job("job")
+    rate = RateSource(0.05, clock=world.clock)
+    timed = job.source(rate).event_time(lambda n: START_MS + 1000 * n - n % 2 * 10**9)
     windows = timed.key_by(lambda n: n % 5).window(Tumbling(1000))
     windows.aggregate(lambda n: 1, lambda a, b: a + b).sink(ForeachSink(lambda record: None))
     return job
 
 
-def standing(directory: Path) -> Job:
+def standing(world: World) -> Job:
     """One of two followed files has no lines, so event time is not known."""
-    (directory / "empty.txt").touch()
-    job = Job("standing")
-    lines = job.source(TextFileSource(directory, follow=True))
+    (world.directory / "empty.txt").touch()
+    job = Job("job")
+    lines = job.source(TextFileSource(world.directory, follow=True))
     timed = lines.event_time(lambda line: START_MS + int(line)).key_by(lambda line: 0)
     timed.window(Tumbling(1000)).aggregate(lambda _: 1, lambda a, b: a + b).sink(ForeachSink(print))
     return job
 
 
-def skipping(directory: Path) -> Job:
-    """Half of the lines are no objects."""
-    job = Job("skipping")
-    rows = job.source(JsonLinesSource(directory, on_error="skip", follow=True))
+def skipping(world: World) -> Job:
+    """No line is an object."""
+    job = Job("job")
+    rows = job.source(JsonLinesSource(world.directory, on_error="skip", follow=True))
     rows.sink(ForeachSink(lambda row: None))
     return job
 
 
-def slow(directory: Path) -> Job:
+def slow(world: World) -> Job:
     """A function takes longer for a line than there is until the next one."""
-    job = Job("slow")
-    lines = job.source(TextFileSource(directory, follow=True, chunk_bytes=64))
-    lines.rebalance().map(lambda line: time.sleep(0.01)).sink(ForeachSink(lambda record: None))
+    job = Job("job")
+    lines = job.source(TextFileSource(world.directory, follow=True, chunk_bytes=64))
+    lines.rebalance().map(lambda line: world.clock.spend(5)).sink(ForeachSink(lambda record: None))
     return job
-
-
-@dataclass
-class Faulty:
-    """A job with a fault, started again whenever it fails, and its figures on a port."""
-
-    job: Callable[[Path], Job]
-    directory: Path
-    faults: tuple[Fault, ...] = ()
-    store: MemoryStore = field(default_factory=MemoryStore)
-    port: int = field(default_factory=free_port)
-    effects: Effects = field(default_factory=Effects)
-
-    def __post_init__(self) -> None:
-        self.input = self.directory / "in"
-        self.input.mkdir(parents=True)
-
-    def runner(self, *, sound: bool = False) -> JobRunner:
-        store: ObjectStore = self.store
-        if not sound:
-            policy = replace(LOCAL_POLICY, deadline=0.5)
-            faulty = FaultyStore(store, self.faults, SystemClock())
-            # A store that never answers is waited for: giving up would be a restart.
-            stalls = any(fault.kind is FaultKind.STALL for fault in self.faults)
-            store = faulty if stalls else RetryingStore(faulty, policy, self.effects)
-        config = JobConfig(
-            work_dir=self.directory / "work",
-            checkpoint=PATIENT,
-            materialize=MaterializeConfig(interval=0.3, tolerable_failures=10**6, retry_pause=0.2),
-        )
-        return JobRunner(self.job(self.input), store, config, self.effects)
-
-    async def run(self) -> None:
-        """Run the job, again after each failure, until this coroutine is cancelled."""
-        with tidelog.serve_metrics(self.port) as update:
-            while True:
-                runner = self.runner()
-                async with running(runner) as task:
-                    while not task.done():
-                        self._add_lines()
-                        update(tidelog.status_of(runner))
-                        await asyncio.wait([task], timeout=0.1)
-                await asyncio.sleep(0.2)
-
-    async def prepared(self) -> None:
-        """Let it complete some checkpoints without its fault."""
-        runner = self.runner(sound=True)
-        async with running(runner) as task:
-            while tidelog.status_of(runner).materializations.completed < 4:
-                await asyncio.wait([task], timeout=0.05)
-
-    def _add_lines(self) -> None:
-        with (self.input / "lines.txt").open("a") as file:
-            file.writelines(f"{number}\n" for number in range(40))
-
-
-@dataclass
-class Restarting:
-    """A job that cannot reach its store, and a unit that starts it again each time it ends."""
-
-    directory: Path
-    port: int = field(default_factory=free_port)
-
-    async def run(self) -> None:
-        command = [
-            *("-m", "tidelog", "run", "wordcount", "--input", str(self.directory), "--quiet"),
-            *("--store", "s3://bucket/job", "--endpoint", f"http://127.0.0.1:{free_port()}"),
-            *("--retry-deadline", "2s", "--metrics-port", str(self.port)),
-        ]
-        keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "us-east-1"}
-        while True:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, *command, cwd=ROOT, env=os.environ | keys
-            )
-            try:
-                await process.wait()
-            finally:
-                with suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
-
-
-@asynccontextmanager
-async def all_running(jobs: list[Any]) -> AsyncIterator[None]:
-    tasks = [asyncio.ensure_future(job.run()) for job in jobs]
-    try:
-        yield
-        for task in tasks:
-            assert not task.done(), task
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def failing(operation: str, prefix: str) -> Fault:
     return Fault(FaultKind.FAIL, operation, prefix)
 
 
-async def fired(directory: Path, expected: set[tuple[str, str]], jobs: list[Any]) -> set[Any]:
-    """The alerts that fire until all of these have, with their job or else their target."""
-    rules = directory / "alerts.yml"
-    rules.write_text(in_seconds((OPERATIONS / "alerts.yml").read_text()))
-    seen: set[tuple[str, str]] = set()
-    nobody = free_port()
-    give_up = time.monotonic() + GIVE_UP_S
-    with server(directory, nobody, *(job.port for job in jobs), rules=rules) as prometheus:
-        async with all_running(jobs):
-            while not expected | {("TidelogTargetDown", target(nobody))} <= seen:
-                assert time.monotonic() < give_up, f"only {sorted(seen)}"
-                with suppress(OSError):  # not up yet
-                    query = 'ALERTS{alertstate="firing"}'
-                    for sample in await asyncio.to_thread(prometheus.samples, query):
-                        labels = sample["metric"]
-                        who = labels.get("job_name", labels.get("instance"))
-                        seen.add((labels["alertname"], who))
-                await asyncio.sleep(0.5)
-    return seen
+@dataclass
+class Faulty:
+    """A job with a fault, started again whenever it fails, and what each minute's scrape finds."""
+
+    define: Callable[[World], Job]
+    directory: Path
+    faults: tuple[Fault, ...] = ()
+    store: MemoryStore = field(default_factory=MemoryStore)
+    series: dict[str, list[str]] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        """An hour of it; where reads will stall, there is state to be read."""
+        self.world = World(VirtualClock(), self.directory / "in")
+        self.world.directory.mkdir()
+        self.effects = Effects(self.world.clock, Random(1), InlineOffload())
+        if any(fault.kind is FaultKind.STALL for fault in self.faults):
+            await self._prepare()
+        keeping_up = asyncio.ensure_future(self._keep_up())
+        await self._look_every_minute()
+        keeping_up.cancel()
+        await asyncio.gather(keeping_up, return_exceptions=True)
+
+    async def _prepare(self) -> None:
+        runner = self._runner(self.store)
+        async with running(runner):
+            while status_of(runner).materializations.completed < 4:
+                await self.world.clock.sleep(1)
+
+    async def _keep_up(self) -> None:
+        """As a unit of systemd does: a process after the other."""
+        # A store that never answers is waited for: giving up would be a restart.
+        stalls = any(fault.kind is FaultKind.STALL for fault in self.faults)
+        while True:
+            store: ObjectStore = FaultyStore(self.store, self.faults, self.world.clock)
+            if not stalls:
+                policy = replace(LOCAL_POLICY, deadline=5.0, first_backoff=2.0)
+                store = RetryingStore(store, policy, self.effects)
+            self.runner: JobRunner | None = self._runner(store)
+            self.started_s = self.world.clock.monotonic()
+            async with running(self.runner) as task:
+                await asyncio.wait([task])
+            self.runner = None
+            await self.world.clock.sleep(AGAIN_S)
+
+    def _runner(self, store: ObjectStore) -> JobRunner:
+        settings = config(
+            work_dir=self.directory / "work",
+            parallelism=1,
+            upload=UploadConfig(inline_bytes=100, linger=10.0),
+            checkpoint=CheckpointConfig(interval=60, tolerable_failures=10**6),
+            materialize=MaterializeConfig(interval=120, tolerable_failures=10**6, retry_pause=5),
+        )
+        return JobRunner(self.define(self.world), store, settings, self.effects)
+
+    async def _look_every_minute(self) -> None:
+        for minute in range(MINUTES):
+            with (self.world.directory / "lines.txt").open("a") as file:
+                file.writelines(f"{number}\n" for number in range(60))
+            await self.world.clock.sleep(60 * (minute + 1) - self.world.clock.monotonic())
+            found = {'up{job="tidelog",instance="a"}': 1.0 if self.runner else 0.0}
+            if self.runner is not None:
+                found['process_start_time_seconds{job="tidelog",instance="a"}'] = self.started_s
+                collector = StatusCollector(self.world.clock.monotonic)
+                collector.update(status_of(self.runner))
+                for family in collector.collect():
+                    for sample in family.samples:
+                        labels = sample.labels | {"job": "tidelog", "instance": "a"}
+                        written = ",".join(f'{name}="{value}"' for name, value in labels.items())
+                        found[f"{sample.name}{{{written}}}"] = sample.value
+            for name in self.series.keys() | found.keys():
+                values = self.series.setdefault(name, ["_"] * minute)
+                values.append(str(found.get(name, "stale")))
 
 
-def target(port: int) -> str:
-    return f"127.0.0.1:{port}"
-
-
-def test_each_fault_fires_its_alert_and_a_sound_job_fires_none(tmp_path: Path) -> None:
-    """A store away from the start on is met by a job that a unit starts again and again."""
-
-    def faulty(name: str, job: Callable[[Path], Job], *faults: Fault) -> Faulty:
-        return Faulty(job, tmp_path / name, faults)
-
-    def of(name: str) -> Callable[[Path], Job]:
-        return lambda _: counting(name)
-
-    restoring = faulty(
-        *("restoring", of("restoring")),
-        *(Fault(FaultKind.STALL, "get", prefix) for prefix in STATE),
+@pytest.mark.parametrize(
+    ("define", "faults", "alerts"),
+    [
+        pytest.param(counting, (), (), id="sound"),
+        pytest.param(
+            counting,
+            (Fault(FaultKind.FAIL),),
+            ("JobNotRunning", "NoCheckpoint", "Restarts", "TargetDown"),
+            id="unreached",
+        ),
+        pytest.param(
+            counting,
+            tuple(Fault(FaultKind.STALL, "get", prefix) for prefix in STATE),
+            ("RestoreStalled",),
+            id="restoring",
+        ),
+        pytest.param(
+            counting,
+            (failing("put", ""),),
+            (
+                "CheckpointsFailing",
+                "MaterializationsFailing",
+                "NoCheckpoint",
+                "StoreFailures",
+                "UploadRetries",
+            ),
+            id="refused",
+        ),
+        pytest.param(
+            counting,
+            (failing("put", object_names.MATERIALIZATIONS),),
+            ("MaterializationsFailing", "StoreFailures"),
+            id="unmaterialized",
+        ),
+        pytest.param(late, (), ("LateRecords",), id="late"),
+        pytest.param(standing, (), ("EventTimeStands",), id="standing"),
+        pytest.param(skipping, (), ("RecordsSkipped",), id="skipping"),
+        pytest.param(
+            slow, (), ("BackPressure", "InputPilesUp", "RecordLatency", "Standstills"), id="slow"
+        ),
+    ],
+)
+def test_each_fault_fires_its_alerts_and_a_sound_job_fires_none(
+    define: Callable[[World], Job],
+    faults: tuple[Fault, ...],
+    alerts: tuple[str, ...],
+    tmp_path: Path,
+) -> None:
+    job = Faulty(define, tmp_path, faults)
+    asyncio.run(job.run())
+    series = {name: " ".join(values) for name, values in job.series.items()}
+    check_alerts(
+        tmp_path,
+        "alerts.yml",
+        [firing(series, *(f"Tidelog{alert}" for alert in alerts), minutes=MINUTES - 1)],
     )
-    (tmp_path / "unreached").mkdir()
-    unreached = Restarting(tmp_path / "unreached")
-    jobs = [
-        *(restoring, unreached),
-        faulty("sound", of("sound")),
-        faulty("refused", of("refused"), failing("put", "")),
-        faulty("unmaterialized", of("unmaterialized"), failing("put", object_names.TABLES)),
-        faulty("late", late),
-        faulty("standing", standing),
-        faulty("skipping", skipping),
-        faulty("slow", slow),
-    ]
-    expected = {
-        ("TidelogJobNotRunning", "wordcount"),
-        ("TidelogRestarts", target(unreached.port)),
-        ("TidelogRestoreStalled", "restoring"),
-        ("TidelogCheckpointsFailing", "refused"),
-        ("TidelogNoCheckpoint", "refused"),
-        ("TidelogStoreFailures", "refused"),
-        ("TidelogMaterializationsFailing", "unmaterialized"),
-        ("TidelogLateRecords", "late"),
-        ("TidelogEventTimeStands", "standing"),
-        ("TidelogRecordsSkipped", "skipping"),
-        ("TidelogInputPilesUp", "slow"),
-    }
-
-    async def run() -> set[Any]:
-        await restoring.prepared()
-        return await fired(tmp_path, expected, jobs)
-
-    seen = asyncio.run(run())
-    assert not {alert for alert, who in seen if who == "sound"} & {alert for alert, _ in expected}
-    for job in jobs:
-        if isinstance(job, Faulty):
-            job.effects.offload.close()

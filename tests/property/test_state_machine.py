@@ -43,6 +43,8 @@ from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
 T = TypeVar("T")
+GIVE_UP_S = 60.0
+"""Of real time; a step takes milliseconds."""
 
 KEYS = ["a", "b", "c", "d", "e"]
 key = st.sampled_from(KEYS)
@@ -117,7 +119,13 @@ class StateMachine(RuleBasedStateMachine):
         self.materializing: asyncio.Task[None] | None = None
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return self.loop.run_until_complete(coroutine)
+        """Raises TimeoutError for what waits for something that never comes."""
+        task = self.loop.create_task(coroutine)
+        self.loop.run_until_complete(asyncio.wait([task], timeout=GIVE_UP_S))
+        if not task.done():
+            stack = task.get_stack()
+            raise TimeoutError(f"no end within {GIVE_UP_S:.0f} s: {coroutine!r}, at {stack}")
+        return task.result()
 
     def now(self) -> int:
         return self.clock.now_ms()

@@ -14,6 +14,7 @@ from tests.spark.support.place import Place
 from tests.spark.support.session import TEST_S, build
 from tests.spark.support.shared_classes import use_shared_classes
 from tests.spark.support.stored import stored_query
+from tests.support import postgres
 from tests.support.depth import DEEP, VARIABLE
 from tidelog.spark.plugin.settings import METRICS, end_jvm_without
 
@@ -25,6 +26,7 @@ IN_EVERY_RUN = (
     "handover/",
     "source/",
     "job/",
+    "twelve/",
     "processor/",
     "verify/",
     "cost/",
@@ -103,6 +105,14 @@ def one_spark(faults: Faults, tmp_path_factory: pytest.TempPathFactory) -> Itera
     session.sparkContext._jsc.hadoopConfiguration().set(*LIGHT)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[postgres.Server]:
+    if (reason := postgres.reason_without()) is not None:
+        pytest.skip(reason)
+    with postgres.server() as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

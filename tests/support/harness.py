@@ -84,7 +84,7 @@ class Probe(Operator):
 
 def contents(probe: Probe, key: str) -> dict[str, Any]:
     """Everything the states say of a key, as plain values."""
-    probe.backend.use_key(key)
+    probe.backend.use_encoded_key(encode_key(key))
     found: dict[str, Any] = {
         "value": probe.value.get(),
         "tags": probe.tags.get(),
@@ -207,7 +207,7 @@ class Incarnation:
         groups = self.config.key_groups
         group = key_group(encode_key(key), groups)
         probe = self.probes[subtask_of(group, groups, len(self.probes))]
-        probe.backend.use_key(key)
+        probe.backend.use_encoded_key(encode_key(key))
         return probe
 
     async def barrier(

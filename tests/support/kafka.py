@@ -68,14 +68,23 @@ class Topics:
             _, end = reader.get_watermark_offsets(library().TopicPartition(topic, 0))
             return [_next(reader) for _ in range(end)]
 
+    def read_committed(self, topic: str) -> list[Any]:
+        """All messages of committed transactions that are in a topic of one partition now."""
+        messages = []
+        with self._reader(topic, committed=True, ends=True) as reader:
+            while (message := reader.poll(_GIVE_UP_S)).error() is None:
+                messages.append(message)
+        return messages
+
     @contextmanager
-    def _reader(self, topic: str, committed: bool) -> Iterator[Any]:
+    def _reader(self, topic: str, committed: bool, ends: bool = False) -> Iterator[Any]:
         """A consumer at the beginning of all partitions."""
         reader = library().Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
                 "group.id": "tests",
                 "enable.auto.commit": False,
+                "enable.partition.eof": ends,
                 "isolation.level": "read_committed" if committed else "read_uncommitted",
             }
         )

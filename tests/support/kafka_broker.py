@@ -129,7 +129,7 @@ class Broker:
             self.wait()
             if self._process is not None:
                 self._process.terminate()
-                self._process.wait()
+                self._process.wait(_START_S)
             self.kill()
             made.replace(self._classes)
 

@@ -89,16 +89,16 @@ def promtool(*arguments: object) -> str:
     return run.stdout + run.stderr
 
 
-def firing(series: Mapping[str, str], *alerts: str) -> dict[str, object]:
-    """A test for promtool: with these series, a sample a minute, these alerts fire after two hours
-    and no other.
+def firing(series: Mapping[str, str], *alerts: str, minutes: int = 110) -> dict[str, object]:
+    """A test for promtool: with these series, a sample a minute, these alerts fire after so many
+    minutes and no other.
     """
     fire = 'count by (alertname) (ALERTS{alertstate="firing"})'
     found = [{"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in alerts]
     return {
         "interval": "1m",
         "input_series": [{"series": name, "values": values} for name, values in series.items()],
-        "promql_expr_test": [{"expr": fire, "eval_time": "110m", "exp_samples": found}],
+        "promql_expr_test": [{"expr": fire, "eval_time": f"{minutes}m", "exp_samples": found}],
     }
 
 
@@ -158,5 +158,5 @@ def server(directory: Path, *targets: int, rules: Path | None = None) -> Iterato
         yield Prometheus(f"http://{address}")
         assert process.poll() is None
     finally:
-        process.terminate()
+        process.kill()  # what it has stored is of no use
         process.wait()

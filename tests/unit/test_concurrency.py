@@ -8,6 +8,7 @@ import threading
 from concurrent.futures import Future
 from pathlib import Path
 from threading import Event, Thread
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -144,15 +145,37 @@ async def test_what_must_end_ends_before_its_caller_however_often_that_is_cancel
 def test_an_answer_of_another_thread_is_waited_for_and_no_longer_than_allowed() -> None:
     answer: Future[int] = Future()
     threading.Timer(0.01, answer.set_result, [7]).start()
-    assert answer_of(answer, 60) == 7
+    assert answer_of(answer, 60, monotonic) == 7
     failed: Future[int] = Future()
     failed.set_exception(ValueError("failed"))
     with pytest.raises(ValueError, match="failed"):
-        answer_of(failed, 60)
+        answer_of(failed, 60, monotonic)
     late: Future[int] = Future()
     with pytest.raises(TimeoutError):
-        answer_of(late, 0.01)
+        answer_of(late, 0.01, monotonic)
     assert late.cancelled()
+
+
+def test_signals_that_do_not_end_the_process_do_not_prolong_a_wait() -> None:
+    passed_s, signalled = [0.0], 0
+
+    def now() -> float:
+        """A clock that goes on with each look; a signal comes before the next one."""
+        nonlocal signalled
+        passed_s[0] += 10
+        signalled += 1
+        # What would go on for ever ends as a failed test.
+        assert signalled < 50
+        os.kill(os.getpid(), signal.SIGUSR1)
+        return passed_s[0]
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    try:
+        with pytest.raises(TimeoutError):
+            answer_of(Future(), 100, now)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert passed_s[0] >= 100
 
 
 def test_a_signal_to_end_ends_a_wait_that_holds_up_the_event_loop(
@@ -166,7 +189,7 @@ def test_a_signal_to_end_ends_a_wait_that_holds_up_the_event_loop(
         try:
             threading.Timer(0.05, os.kill, [os.getpid(), signal.SIGTERM]).start()
             with pytest.raises(TimeoutError):
-                answer_of(Future(), 3600)
+                answer_of(Future(), 3600, monotonic)
             # The event loop gets the signal, too.
             return await asyncio.wait_for(ended.wait(), 60)
         finally:

@@ -216,6 +216,9 @@ class Program:
     def end(self) -> None:
         self.steps.end()
 
+    def block_steps(self, blocked: bool) -> None:
+        self.steps.block_steps(self._wake_loop if blocked else None)
+
     def wake_at_next_change(self) -> None:
         self.steps.wake_loop_at_next_change()
 

@@ -37,6 +37,7 @@ _MOMENT_S: Final = 1e-6
 _LONGEST_PAUSE_S: Final = 0.02
 _LONG_WAIT: Final = 300
 """After so many pauses, some 5 s, a warning says what is waited for."""
+_BLOCKED: Final = "the end of a step, or its table to be whole"
 
 _all_steps: "Final[weakref.WeakSet[Steps]]" = weakref.WeakSet()
 """Those of all databases that this process has open."""
@@ -238,7 +239,7 @@ class Steps:
                 if not loop_lock.loop_waits and may_go_on():
                     return
             if pause == _LONG_WAIT:
-                reason = "room in memory, at the uploads or in a sink" if self._paused else "a step"
+                reason = "room in memory, at the uploads or in a sink" if self._paused else _BLOCKED
                 name = threading.current_thread().name
                 Event.OPERATION_AWAITED.log(logger, thread=name, reason=reason)
 

@@ -23,13 +23,13 @@ from tidelog.runtime.config import JobConfig
 from tidelog.runtime.subtasks.resources import open_work_dir, remove_work_dir
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.key_groups import KeyGroupRange, checked_key, key_group
-from tidelog.state.log import NoLog
 from tidelog.state.positions import Positions, decoded_positions
 from tidelog.state.recovery.base_table import reading_factory
 from tidelog.state.recovery.progress import RestoreProgress
 from tidelog.state.recovery.restorer import restore_subtasks
 from tidelog.state.registry import POSITIONS, StateRegistry
 from tidelog.state.stored_states import NamedState, is_readable, named_state, stored_states
+from tidelog.state.unlogged import backend_without_log
 from tidelog.storage.port import ObjectStore
 from tidelog.table.port import Table
 
@@ -235,14 +235,12 @@ class ViewOpening:
         return readable[ids[0]]
 
     def _subtask(self, operator: OperatorState, state: SubtaskState, table: Table) -> _Subtask:
-        backend = KeyedBackend(
-            registry=StateRegistry(operator.id, operator.states),
-            key_groups=operator.key_groups,
-            owned=KeyGroupRange(KeyGroup(state.first_key_group), KeyGroup(state.last_key_group)),
-            table=table,
-            log=NoLog(),
-            now_ms=self.effects.clock.now_ms,
-            monotonic=self.effects.clock.monotonic,
+        backend = backend_without_log(
+            StateRegistry(operator.id, operator.states),
+            operator.key_groups,
+            KeyGroupRange(KeyGroup(state.first_key_group), KeyGroup(state.last_key_group)),
+            table,
+            self.effects.clock,
             reads_only=True,
         )
         if self.declared is None:

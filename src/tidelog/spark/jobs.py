@@ -6,15 +6,14 @@ Invariant: a query that goes on with a savepoint needs its store until the first
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
-from tidelog.errors import require
+from tidelog.errors import ConfigError, require
 from tidelog.runtime.graph import Job
 from tidelog.spark.handover.begin import Origin, begin
-from tidelog.spark.handover.takeover import described, resumed, take_over
+from tidelog.spark.handover.takeover import resumed, take_over
 from tidelog.spark.job.operator import operator_frame
 from tidelog.spark.job.run import JobQuery, start_query
-from tidelog.spark.job.sinks import Predecessor
 from tidelog.spark.job.sources import SourceOptions
-from tidelog.spark.operators.layout import INITIAL_COLUMNS, InitialState
+from tidelog.storage.open import StoreAccess
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,6 +32,8 @@ def run(
     sources: SourceOptions | None = None,
     savepoint: str | None = None,
     allow_non_restored_state: Collection[str] = (),
+    endpoint: str | None = None,
+    encryption_key: str | None = None,
 ) -> JobQuery:
     """Run a job's graph as a query whose `checkpointLocation` is `checkpoint`.
 
@@ -43,7 +44,8 @@ def run(
     `savepoint`, a `URL@NAME`, is the state that the query begins with: the embedded job that was
     stopped with it goes on here, and its store is fenced. `allow_non_restored_state` names state of
     it that may be left out. The state gets as many partitions as its size needs, unless the session
-    sets spark.sql.shuffle.partitions.
+    sets spark.sql.shuffle.partitions. `endpoint` is that of an S3 server, and `encryption_key` says
+    where the key of an encrypted store is. The query's checkpoint is not encrypted by tidelog.
 
     Raises ConfigError, before anything starts, for what Spark has no equivalent for;
     StateSchemaError where the states of the job are not those that are stored; and what stores
@@ -54,23 +56,23 @@ def run(
     session = spark or SparkSession.getActiveSession()
     require("spark", session, session is not None, "a SparkSession, when none is active")
     assert session is not None
+    origin = Origin(savepoint or "", checkpoint, StoreAccess(endpoint, encryption_key))
     if savepoint is None:
-        handover = resumed(checkpoint)
+        _refuse_key(encryption_key)
+        beginning = resumed(origin.directory)
     else:
-        handover = take_over(job, Origin(savepoint, checkpoint), allow_non_restored_state)
-        partitions = handover.state_partitions(session.sparkContext.defaultParallelism)
+        beginning = take_over(job, origin, allow_non_restored_state)
+        partitions = beginning.state_partitions(session.sparkContext.defaultParallelism)
         if partitions is not None and _PARTITIONS not in session.conf.getAll:
             session.conf.set(_PARTITIONS, str(partitions))
     return start_query(
         job,
         session,
-        checkpoint=checkpoint,
+        directory=origin.directory,
         available_now=available_now,
         trigger=trigger,
         sources=sources or SourceOptions(),
-        initial=handover.initial(session) if handover else {},
-        positions=handover.positions() if handover else {},
-        after=handover.predecessor if handover else Predecessor(),
+        beginning=beginning,
     )
 
 
@@ -82,6 +84,8 @@ def run_operator(
     output_schema: "StructType | str",
     checkpoint: str,
     savepoint: str | None = None,
+    endpoint: str | None = None,
+    encryption_key: str | None = None,
 ) -> "DataFrame":
     """The output of the job's operator `name`, with rows of `df` instead of the job's source.
 
@@ -92,30 +96,32 @@ def run_operator(
     of the query, whose output mode is "append".
 
     `savepoint`, a `URL@NAME`, is the state that the operators begin with; its store is only read.
+    `endpoint` and `encryption_key` are those of `run`.
 
     Raises ConfigError for what Spark has no equivalent for, and StateSchemaError where the states
     of the job are not those that are stored.
     """
+    if savepoint is None:
+        _refuse_key(encryption_key)
+    origin = Origin(savepoint or "", checkpoint, StoreAccess(endpoint, encryption_key))
     return operator_frame(
         df,
         job,
         name,
         output_schema=output_schema,
-        checkpoint=checkpoint,
-        initial={} if savepoint is None else _states(df, Origin(savepoint, checkpoint)),
+        directory=origin.directory,
+        beginning=None if savepoint is None else begin(origin),
     )
 
 
-def _states(
-    df: "DataFrame | Mapping[str, DataFrame]", origin: Origin
-) -> Mapping[str, InitialState]:
-    """What the operators of a savepoint begin with; nothing once a batch is committed."""
-    beginning = begin(origin)
-    if beginning.savepoint is None:
-        return {}
-    frame = next(iter(df.values())) if isinstance(df, Mapping) else df
-    states: dict[str, InitialState] = {}
-    for operator in beginning.handover.operators:
-        rows = beginning.savepoint.frame(frame.sparkSession, operator.id, *INITIAL_COLUMNS)
-        states[operator.id] = InitialState(described(operator), rows)
-    return states
+def _refuse_key(encryption_key: str | None) -> None:
+    """Nothing would be encrypted: the state of a query is only in its checkpoint."""
+    if encryption_key is not None:
+        raise ConfigError(
+            f"encryption key {encryption_key} of a query on Spark",
+            expected="none where the query does not begin with a savepoint (--from, savepoint=), "
+            "whose store it is for",
+            found="a key, with which tidelog encrypts no checkpoint of Spark",
+            action="leave it out, and have the file system of the checkpoint encrypt: "
+            "docs/guides/encryption.md, `Not encrypted`",
+        )

@@ -6,7 +6,6 @@ Invariant: a session that was found is left as it was; one that was started is s
 import asyncio
 import os
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from tidelog.concurrency import Progress
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, RestoreError, TidelogError
-from tidelog.spark.plugin.settings import refuse_connect
+from tidelog.spark.plugin.settings import refuse_connect, use_this_python
 from tidelog.spark.plugin.toolchain import require_pyspark
 
 if TYPE_CHECKING:
@@ -60,8 +59,7 @@ def session(
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # by spark-submit, which knows the master
     if master is not None or not submitted:
         builder = builder.master(master or LOCAL)
-    if (master or LOCAL).startswith("local"):
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    use_this_python({"spark.master": master or LOCAL, **conf})
     for key, value in {**_QUIET, **conf}.items():
         builder = builder.config(key, value)
     with translated(

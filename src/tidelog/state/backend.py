@@ -28,7 +28,7 @@ from tidelog.errors import StateSchemaError
 from tidelog.ids import SeqNo
 from tidelog.state.config import FlushConfig
 from tidelog.state.event_time import EventTime
-from tidelog.state.key_groups import KeyGroupRange, encode_key, key_group
+from tidelog.state.key_groups import KeyGroupRange, key_group
 from tidelog.state.log import ChangeSink, FlushMetrics
 from tidelog.state.registry import StateRegistry
 from tidelog.state.ttl import TtlSweep
@@ -138,12 +138,8 @@ class KeyedBackend:
         self.sweeps.append(sweep)
         self._write_through = True
 
-    def use_key(self, key: object) -> None:
-        """Make `key` the current key of all states."""
-        self.use_encoded_key(encode_key(key))
-
     def use_encoded_key(self, encoded: bytes) -> None:
-        """Like `use_key` for a key that is already encoded."""
+        """Make this the current key of all states."""
         self.key = encoded
         self.key_prefix = key_group(encoded, self.key_groups).to_bytes(2, "big")
 
@@ -370,8 +366,7 @@ class KeyedBackend:
         memory when that is short, and are removed when they have expired.
 
         In proportion to what came, so that nobody ever waits long for it; less while the process
-        is `hurried`. One step per item: between two steps others may have their turn. Reads are
-        right without.
+        is `hurried`. One step per item: others may have their turn in between.
         """
         updates = self.updates + self.buffer.updates
         came, self._maintained = updates - self._maintained, updates

@@ -23,6 +23,8 @@ _BLOCK: Final = re.compile(
 _FOOTER: Final = re.compile(
     r"^Corruption: Bad table magic number: expected \d+, found 0 in .*/(\d+\.sst)"
 )
+_OF_BAD_BYTES: Final = ("corrupt", "checksum", "magic number")
+"""Words of errors that may tell of a hole in another way."""
 _TRAILER_BYTES: Final = 5
 """After each block: its compression and its checksum; the error's size is without them."""
 _SPARE_SHARE: Final = 16
@@ -37,6 +39,10 @@ class Hole(NamedTuple):
     offset: int | None
     """None: the end of the file, which says where its blocks are."""
     length: int
+
+
+ANYWHERE: Final = Hole("", None, 0)
+"""A hole of which RocksDB does not say in known words where it is: in any file of the table."""
 
 
 class FilePart(NamedTuple):
@@ -62,7 +68,8 @@ class Holes(Protocol):
     def fill(self, holes: Sequence[Hole], ahead: int) -> None:
         """Fetch and write these parts, each with at least `ahead` bytes from its beginning on.
 
-        Blocks. Does nothing for a file that is whole. Raises what the store raises.
+        Blocks. Does nothing for a file that is whole. Raises what the store raises. All files are
+        whole after it where one of the holes is `ANYWHERE`.
         """
 
     def damage(self, hole: Hole, problem: str) -> CorruptObjectError | None:
@@ -72,14 +79,15 @@ class Holes(Protocol):
 def hole_of(error: BaseException) -> Hole | None:
     """The hole that an error of RocksDB tells of; None: it tells of something else.
 
-    The texts are those of the RocksDB that the tests pin.
+    The texts are those of the RocksDB that the tests pin; with other ones it may be anywhere.
     """
     text = str(error)
     if block := _BLOCK.match(text):
         return Hole(block[1], int(block[2]), int(block[3]) + _TRAILER_BYTES)
     if footer := _FOOTER.match(text):
         return Hole(footer[1], None, 0)
-    return None
+    lower = text.lower()
+    return ANYWHERE if any(sign in lower for sign in _OF_BAD_BYTES) else None
 
 
 def check_room(directory: Path, size: int) -> None:

@@ -7,9 +7,11 @@ made again. RocksDB keeps no bad block.
 Invariants:
 - a read answers what a whole table would answer, or raises: holes cost time alone;
 - what is bad again after it was fetched is damage, and is raised as such;
-- writes and flushes read no file, so they meet no hole; no file is compacted until all are whole.
+- writes and flushes read no file, so they meet no hole; no file is compacted until all are whole:
+  until then the files that flushes make are counted, and writers have to wait when they are many.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -19,14 +21,17 @@ from typing import Final, TypeVar, cast
 from rocksdict import ReadOptions, Snapshot
 
 from tidelog.errors import TidelogError
+from tidelog.events import Event
 from tidelog.table.failures import failures, translate
 from tidelog.table.frame import Row
-from tidelog.table.holes import Gaps, Hole, Holes, hole_of
+from tidelog.table.holes import ANYWHERE, Gaps, Hole, Holes, hole_of
 from tidelog.table.port import PreparedRows
 from tidelog.table.rocksdb import RocksTable
-from tidelog.table.rocksdict_options import TableOptions
+from tidelog.table.rocksdict_options import STALLS, TableOptions
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 _KEYS_TOGETHER: Final = 64
 """Keys that are looked up together where those before them have met no hole."""
@@ -35,6 +40,8 @@ READ_AHEAD: Final = 256 << 10
 """Bytes that a scan fetches from its first hole on; twice as many at each further one, ..."""
 READ_AHEAD_LIMIT: Final = 1 << 20
 """... up to so many."""
+LEVEL0_GROWTH: Final = 4
+"""Writers wait when so many times `level0_files` were flushed: each read looks into all of them."""
 
 
 class HydratingTable(RocksTable):
@@ -45,6 +52,12 @@ class HydratingTable(RocksTable):
         self._holes = holes
         self._is_whole = False
         self._is_closed = False
+        self._level0_limit: int | None = None
+        """The files of level 0 at which writers wait; None until a writer has come."""
+        self._are_stalls_raised = False
+        """RocksDB slows writers down at more files than the options say."""
+        self._has_logged = False
+        """That RocksDB's words are not known."""
 
     def get(self, key: bytes) -> bytes | None:
         try:
@@ -60,7 +73,7 @@ class HydratingTable(RocksTable):
             # The error names the first hole; all of them are filled side by side.
             filling = _Filling(self._holes, self._directory)
             gaps = self.gaps(listed)
-            while gaps.holes:
+            while gaps.holes and ANYWHERE not in gaps.holes:
                 filling.fill_all(gaps.holes)
                 gaps = self.gaps(gaps.keys)
         return cast("list[bytes | None]", self._read(lambda: self._db.get(listed)))
@@ -94,11 +107,19 @@ class HydratingTable(RocksTable):
             read()
         except Exception as error:
             hole = hole_of(error)
+            if hole is ANYWHERE:
+                hole = None if self._is_whole else hole
+                self._log_unknown(error)
             # Nobody waits any more for what is fetched ahead when the table is closed.
             if hole is None and not self._is_closed:
                 raise translate(error, self._directory) from error
             return hole
         return None
+
+    def _log_unknown(self, error: Exception) -> None:
+        if not (self._is_whole or self._has_logged):
+            self._has_logged = True
+            Event.TABLE_FETCHED_WHOLE.log(logger, error=error)
 
     def _look(self, lower: bytes, upper: bytes, rows: int) -> None:
         options = ReadOptions()
@@ -165,11 +186,47 @@ class HydratingTable(RocksTable):
     def is_empty(self) -> bool:
         return False  # nobody has looked; a table with files has rows, but for deleted ones
 
+    def is_stalled(self) -> bool:
+        if self._is_whole or self._is_closed:
+            return False
+        files = self._level0()
+        if self._level0_limit is None:
+            # Not of what the table came with: a start that can handle no record has no use.
+            self._level0_limit = files + LEVEL0_GROWTH * self._options.level0_files
+        return files >= self._level0_limit
+
+    def _level0(self) -> int:
+        """The files of level 0: those that flushes made, and no compaction has taken."""
+        with failures(self._directory):
+            return self._db.property_int_value("rocksdb.num-files-at-level0") or 0
+
     def whole(self) -> None:
         with failures(self._directory), self._flushing:
             if not self._is_closed:
-                self._db.set_options({"disable_auto_compactions": "false"})
+                # RocksDB lets writes wait for compactions, with the interpreter's lock: the whole
+                # process would stand still until what has gathered is compacted.
+                self._set_stalls(self._level0(), disable_auto_compactions="false")
+                self._are_stalls_raised = True
         self._is_whole = True
+
+    def _set_stalls(self, gathered: int, **more: str) -> None:
+        """Let RocksDB slow writes down when so many files are gathered and the usual number."""
+        slow, stop = (gathered + times * self._options.level0_files for times in STALLS)
+        self._db.set_options(
+            {
+                "level0_slowdown_writes_trigger": str(slow),
+                "level0_stop_writes_trigger": str(stop),
+                **more,
+            }
+        )
+
+    def prepare_snapshot(self) -> None:
+        super().prepare_snapshot()
+        with failures(self._directory), self._flushing:
+            is_raised = self._are_stalls_raised and not self._is_closed
+            if is_raised and self._level0() <= self._options.level0_files:
+                self._set_stalls(0)
+                self._are_stalls_raised = False
 
     def close(self) -> None:
         self._is_closed = True
@@ -206,6 +263,8 @@ class _Filling:
             damage = self._holes.damage(hole, str(error))
             raise damage or translate(error, self._directory) from error
         self._filled.add(hole)
+        if hole is ANYWHERE:
+            Event.TABLE_FETCHED_WHOLE.log(logger, error=error)
         self._holes.fill([hole], ahead)
 
     def fill_all(self, holes: list[Hole]) -> None:

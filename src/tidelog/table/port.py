@@ -101,6 +101,9 @@ class ServedTable(Table, Protocol):
         Raises what reads raise. Callable from a thread.
         """
 
+    def is_stalled(self) -> bool:
+        """Whether writers have to wait until it is whole: what they wrote has made many files."""
+
     def whole(self) -> None:
         """All files are here: from now on it is compacted. Blocking; callable from a thread."""
 

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Env, Options, WriteBufferManager
 
-from tidelog.errors import ConfigError, UnavailableError
+from tidelog.errors import ConfigError
 from tidelog.table.rocksdb_options import MANIFEST_BYTES, RocksDBConfig
 
 _MIB: Final = 1 << 20
@@ -41,6 +41,9 @@ _REFUSED: Final = {
 
 _FAMILY: Final = "default"
 
+STALLS: Final = (3, 5)
+"""Writes slow down, and stop, at so many times `level0_files`."""
+
 _WINDOW_ROWS: Final = 4096
 _MOST_DELETED: Final = 3072
 """Deleted ones among so many rows in a row. With half of them, the share where each row that comes
@@ -55,6 +58,7 @@ class TableOptions(msgspec.Struct, frozen=True):
     memtables: WriteBufferManager
     """Limits the memtables of all tables of a factory together."""
     target_file_bytes: int
+    level0_files: int
 
 
 def table_options(
@@ -73,7 +77,7 @@ def table_options(
     database.set_max_manifest_file_size(MANIFEST_BYTES)
     database.set_allow_mmap_reads(options.mmap_reads)
     rows.set_write_buffer_size(options.write_buffer_bytes)
-    return TableOptions(database, rows, buffers, options.target_file_bytes)
+    return TableOptions(database, rows, buffers, options.target_file_bytes, options.level0_files)
 
 
 def _own_options(options: RocksDBConfig, cache: Cache) -> Options:
@@ -85,8 +89,9 @@ def _own_options(options: RocksDBConfig, cache: Cache) -> Options:
     result = Options(raw_mode=True)
     result.set_max_write_buffer_number(3)
     result.set_level_zero_file_num_compaction_trigger(options.level0_files)
-    result.set_level_zero_slowdown_writes_trigger(3 * options.level0_files)
-    result.set_level_zero_stop_writes_trigger(5 * options.level0_files)
+    slow, stop = (times * options.level0_files for times in STALLS)
+    result.set_level_zero_slowdown_writes_trigger(slow)
+    result.set_level_zero_stop_writes_trigger(stop)
     result.set_target_file_size_base(options.target_file_bytes)
     result.set_compression_type(getattr(DBCompressionType, options.compression)())
     result.set_max_background_jobs(options.background_jobs)
@@ -115,7 +120,7 @@ def read_options_file(path: Path, cache: Cache) -> tuple[Options, Options]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as cause:
-        raise UnavailableError(
+        raise ConfigError(
             f"option rocksdb.options_file {path}",
             expected="a text file that can be read",
             found=str(cause),

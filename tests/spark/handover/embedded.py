@@ -7,22 +7,35 @@ from pathlib import Path
 from typing import Any
 
 from tidelog import Job, JobConfig, JobRunner, open_store
+from tidelog.runtime.status.observe import status_of
 
 PATIENCE_S = 120
 
 
-def stopped(job: Job, store: Path, handled: Callable[[], bool], name: str = "halt") -> None:
-    """Run a job that follows its input until it has `handled` all, and stop it by a savepoint."""
+def stopped(
+    job: Job,
+    store: Path,
+    handled: Callable[[], bool] | int,
+    name: str = "halt",
+    key: str | None = None,
+) -> None:
+    """Run a job that follows its input until it has `handled` all, or so many records, and stop it
+    by a savepoint.
+    """
+
+    def is_over(runner: JobRunner) -> bool:
+        return handled <= status_of(runner).records_read if isinstance(handled, int) else handled()
 
     async def run() -> None:
-        runner = JobRunner(job, open_store(str(store)), JobConfig(parallelism=2))
+        opened = open_store(str(store), encryption_key=key)
+        runner = JobRunner(job, opened, JobConfig(parallelism=2))
         started = asyncio.Event()
         running = asyncio.ensure_future(runner.run(started.set))
         async with asyncio.timeout(PATIENCE_S):
             await asyncio.wait(
                 [running, asyncio.ensure_future(started.wait())], return_when="FIRST_COMPLETED"
             )
-            while not handled() and not running.done():
+            while not is_over(runner) and not running.done():
                 await asyncio.sleep(0.01)
             if not running.done():
                 await runner.stop(name)
@@ -31,9 +44,10 @@ def stopped(job: Job, store: Path, handled: Callable[[], bool], name: str = "hal
     asyncio.run(run())
 
 
-def finished(job: Job, store: Path) -> None:
+def finished(job: Job, store: Path, key: str | None = None) -> None:
     """Run a job to the end of its input."""
-    asyncio.run(JobRunner(job, open_store(str(store)), JobConfig(parallelism=2)).run())
+    opened = open_store(str(store), encryption_key=key)
+    asyncio.run(JobRunner(job, opened, JobConfig(parallelism=2)).run())
 
 
 def lines(directory: Path) -> list[dict[str, Any]]:

@@ -12,8 +12,18 @@ from pathlib import Path
 from time import sleep
 from typing import Any
 
+from tests.spark.handover.embedded import stopped
 from tests.spark.handover.functions import DELAY_MS
-from tidelog import FileSink, Job, JsonLinesSource, Row, Session, StatefulProcessor, Tumbling
+from tidelog import (
+    FileSink,
+    Job,
+    JsonLinesSource,
+    Row,
+    Session,
+    Source,
+    StatefulProcessor,
+    Tumbling,
+)
 from tidelog.state.event_time import MAX_WATERMARK
 
 HOLD = "TIDELOG_TEST_HOLD"
@@ -118,4 +128,24 @@ def windows_job(source: Path, output: Path, *, follow: bool) -> Job:
     for name, rows in (("o1", sessions), ("o2", tumbling), ("o3", shares)):
         sink = FileSink(output / name, format="json", fields=FIELDS)
         rows.map(named).sink(sink, name=name)
+    return job
+
+
+def until_read(job: Job, store: Path, number: int, key: str | None = None) -> None:
+    """Run a job until it has read so many records, and stop it."""
+    HANDLED.clear()
+    stopped(job, store, lambda: len(HANDLED) >= number, key=key)
+
+
+def counts_job(source: Source, output: Path) -> Job:
+    """The records of each key and seven seconds; its name is that of its only operator."""
+    job = Job("counts")
+    keyed = (
+        job.source(source)
+        .map(seen)
+        .event_time(attrgetter("time_ms"), max_delay_ms=DELAY_MS)
+        .key_by(attrgetter("k"))
+    )
+    rows = keyed.window(Tumbling("7s"), name="counts").count().map(window_row)
+    rows.map(named).sink(FileSink(output / "o1", format="json", fields=FIELDS), name="o1")
     return job

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tidelog.spark
-from tests.spark.handover.embedded import finished, lines, stopped
+from tests.spark.handover.embedded import finished, lines
 from tests.spark.handover.functions import END, end, records, write
-from tests.spark.handover.jobs import HANDLED, HOLD, windows_job
+from tests.spark.handover.jobs import HOLD, until_read, windows_job
 from tests.spark.support.application import Application, settings
 from tests.spark.support.application import Job as Query
 from tests.spark.support.place import Place
@@ -33,12 +33,6 @@ def output(directory: Path) -> Counter[str]:
     """What a job has written, but for what the end of the data has made."""
     rows = [row for part in PARTS for row in lines(directory / part) if row["k"] != END]
     return Counter(repr(sorted(row.items())) for row in rows)
-
-
-def until_read(job: Job, store: Path, number: int) -> None:
-    """Run a job until it has read so many records, and stop it."""
-    HANDLED.clear()
-    stopped(job, store, lambda: len(HANDLED) >= number)
 
 
 def on_spark(spark: "SparkSession", job: Job, store: Path, query: Path) -> None:

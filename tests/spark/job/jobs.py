@@ -16,10 +16,7 @@ from tidelog import (
     Count,
     FileSink,
     Job,
-    JobArguments,
     JsonLinesSource,
-    KafkaSink,
-    KafkaSource,
     OutputTag,
     Row,
     Session,
@@ -272,33 +269,6 @@ def clocks(source: Path, output: Path) -> Job:
 
 UPDATES = frozenset({"count", "sum", "mean", "running-top", "aggregate", "maximum", "running"})
 """Outputs that are updates, as many as there are buffers: the last one of a key is compared."""
-
-
-def mixed(arguments: JobArguments) -> Job:
-    """A window, a processor and operators in a row, for the command."""
-    job, source = Job("mixed"), arguments.required_input()
-    assert arguments.output is not None
-    out = Outputs(Path(arguments.output))
-    stream = _timed(job, source).key_by(attrgetter("k"))
-    out.end("session", stream.window(Session("1500ms"), name="session").aggregate(stat, both))
-    out.end("streaks", stream.transform_with_state(Streaks, time_mode="event", name="streaks"))
-    once = stream.deduplicate(attrgetter("n"), ttl="1h", name="once")
-    again = once.key_by(attrgetter("tag"), key_type=str)
-    out.end("several", again.window(Tumbling("30s"), name="of-once").count())
-    return job
-
-
-def topics(arguments: JobArguments) -> Job:
-    """Windows of the messages of a topic, as messages of another one; `own` are the bootstrap
-    servers and both topics.
-    """
-    bootstrap, source, target = arguments.own
-    job = Job("topics")
-    stream = job.source(KafkaSource(source, bootstrap=bootstrap, value="json", stop="latest"))
-    timed = stream.event_time(lambda record: record.value["t"], max_delay_ms=DELAY_MS)
-    counts = timed.key_by(lambda record: record.value["k"]).window(Tumbling("5s")).count()
-    counts.sink(KafkaSink(target, bootstrap=bootstrap))
-    return job
 
 
 def tables(source: Path, sinks: Mapping[str, Sink]) -> Job:

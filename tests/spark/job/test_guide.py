@@ -11,8 +11,7 @@ import msgspec
 
 from tests.process.harness import started, wait_until
 from tests.spark.job import test_operators
-from tests.spark.job.test_kill import query_settings
-from tests.spark.support.session import PATIENCE_S, ROOT
+from tests.spark.support.session import BASE, PATIENCE_S, ROOT
 from tests.support.documentation import BLOCKS
 
 PAGE = (ROOT / "docs" / "guides" / "spark-cluster.md").read_text()
@@ -36,12 +35,15 @@ LINES = {
     "`transform_with_state`, time mode `event`": ["streaks"],
     "`transform_with_state`, time mode `processing`": ["clocked"],
     "several": ["several"],
+    "`event_time` after": ["sums"],
     "`map`": ["union"],
 }
 """What tries a line of the table: outputs of jobs that are compared."""
-REFUSED = ("`event_time` after", "`broadcast`", "`IterableSource`", "the same without")
+REFUSED = ("`broadcast`", "`IterableSource`", "the same without")
 """Lines that tests/unit/spark/job/test_plan.py tries."""
 ELSEWHERE = ("sources", "sinks")
+ELSEWHERE_COMPARED = {"clocked", "sums"}
+"""Outputs of tests of their own, such as test_event_time.py."""
 
 
 def order(number: int) -> dict[str, object]:
@@ -92,7 +94,9 @@ def test_the_job_of_the_guide_goes_on_in_spark(tmp_path: Path, spark_or_skip: No
             os.killpg(process.pid, signal.SIGKILL)
     end = {"country": "end", "amount": 0, "time_ms": 10_000_000}
     write(tmp_path / "orders" / "2.jsonl", [*orders[300:], end])
-    finished(run(on_spark, tmp_path, "--available-now", *query_settings()))
+    conf = {**BASE, "spark.sql.shuffle.partitions": "2"}
+    options = [f"--conf={name}={value}" for name, value in conf.items()]
+    finished(run(on_spark, tmp_path, "--available-now", "--master", "local[2]", *options))
     sums: Counter[tuple[object, int]] = Counter()
     for number, row in enumerate(orders):
         sums[row["country"], number * 1_000 // MINUTE_MS * MINUTE_MS] += number
@@ -103,7 +107,9 @@ def test_the_job_of_the_guide_goes_on_in_spark(tmp_path: Path, spark_or_skip: No
 def test_each_line_of_the_table_is_tried() -> None:
     [table] = re.findall("<!-- operators -->(.*)<!-- end of operators -->", PAGE, re.DOTALL)
     lines = [line[2:].partition(" | ")[0] for line in table.strip().splitlines()[2:]]
-    compared = {name for names in test_operators.OUTPUTS.values() for name in names} | {"clocked"}
+    compared = {
+        name for names in test_operators.OUTPUTS.values() for name in names
+    } | ELSEWHERE_COMPARED
     for line in lines:
         tried = [names for begin, names in LINES.items() if line.startswith(begin)]
         other = line.startswith((*REFUSED, *ELSEWHERE))

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -53,14 +53,6 @@ class FailingSink(Sink):
         return _Failing(self._sink.open(context))
 
 
-@pytest.fixture
-def server() -> Iterator[postgres.Server]:
-    if (reason := postgres.reason_without()) is not None:
-        pytest.skip(reason)
-    with postgres.server() as running:
-        yield running
-
-
 def query(spark: "SparkSession", place: Place, sinks: dict[str, Sink]) -> None:
     """Handle the input that is there."""
     source = place.source("source").parent
@@ -75,11 +67,11 @@ def expected(place: Place) -> Counter[tuple[Any, ...]]:
 
 
 def test_a_batch_that_was_not_committed_is_committed_by_the_next_start_and_not_written_again(
-    spark: "SparkSession", place: Place, server: postgres.Server
+    spark: "SparkSession", place: Place, postgres_server: postgres.Server
 ) -> None:
     for rows in jobs.batches(records=200):
         place.add("source", rows)
-    database, file = server.database(), place.root / "rows.db"
+    database, file = postgres_server.database(), place.root / "rows.db"
     sinks: dict[str, Sink] = {
         "postgres": PostgresSink(database, "counts", COLUMNS),
         "sqlite": SqliteSink(file, "counts", {"k": "TEXT", "start_ms": "INTEGER", "n": "INTEGER"}),

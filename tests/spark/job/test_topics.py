@@ -1,20 +1,12 @@
-"""A topic becomes another one on Spark as embedded, though the query is killed."""
+"""A query that is written by hand reads a topic on."""
 
-import json
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.kafka.conftest import topics
-from tests.process.harness import wait_until
 from tests.spark.handover.embedded import stopped
-from tests.spark.job import jobs
-from tests.spark.job.test_kill import query
-from tests.spark.kafka.conftest import given
-from tests.spark.support.place import Place
-from tests.spark.support.session import PATIENCE_S
 from tests.spark.test_documented_blocks import names_of
 from tests.support.kafka import Topics
 from tidelog import FileSink, Job, KafkaSource
@@ -22,39 +14,9 @@ from tidelog import FileSink, Job, KafkaSource
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["given", "topics"]
+__all__ = ["topics"]
 
 pytestmark = pytest.mark.usefixtures("spark_or_skip")
-
-
-def windows(records: jobs.Records) -> Counter[tuple[str, int, int]]:
-    """Records by key and window, without those of the end."""
-    complete = [row for row in records if row["k"] != jobs.END]
-    sizes = Counter((row["k"], row["t"] // 5_000 * 5_000) for row in complete)
-    return Counter((key, start, size) for (key, start), size in sizes.items())
-
-
-def test_a_topic_becomes_another_one_though_the_query_is_killed(
-    topics: Topics, given: dict[str, str], place: Place
-) -> None:
-    # Of several partitions the newest record moves event time on Spark, so others could be late.
-    source, target = topics.new(), topics.new()
-    (records,) = jobs.batches(records=300, parts=1)
-    topics.write(source, map(json.dumps, records))
-    options = ("--messages-per-batch", "120", "--conf", f"spark.jars={given['spark.jars']}")
-    command = "tests.spark.job.jobs:topics"
-    own = (topics.bootstrap, source, target)
-    with query(place, command, *options, "--", *own) as process:
-        wait_until((place.checkpoint / "commits" / "0").exists, process)
-    with query(place, command, *options, "--", *own) as process:
-        _, errors = process.communicate(timeout=PATIENCE_S)
-        assert process.returncode == 0, errors
-    expected = windows(records)
-    topics.write(target, ["[]"])
-    values = [message.value() for message in topics.read(target, expected.total() + 1)]
-    *messages, last = map(json.loads, values)
-    assert last == [], "more messages than windows"
-    assert Counter(map(tuple, messages)) == expected
 
 
 def test_the_printed_query_reads_on_where_a_job_has_stopped(

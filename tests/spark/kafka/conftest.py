@@ -15,12 +15,18 @@ _VERSION = "4.2.0"
 """Newer Sparks run with it too; their own may come to the repositories months after them."""
 
 
-@pytest.fixture
-def given(tmp_path: Path) -> dict[str, str]:
-    """Settings of applications; skipped, with the reason, where Spark's source cannot be had."""
+def source_jars(version: str = _VERSION) -> str:
+    """Spark's source for Kafka, for `spark.jars`; skips the test where it cannot be had."""
     try:
-        jars = jars_of(_POM, f"spark-kafka-{_VERSION}", spark_version=_VERSION)
+        jars = jars_of(_POM, f"spark-kafka-{version}", spark_version=version)
     except JarsUnavailableError as error:
         pytest.skip(str(error))
+    return ",".join(map(str, jars))
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> dict[str, str]:
+    """Settings of applications."""
+    jars = source_jars()
     found = settings(tmp_path / "faults")
-    return found | {"spark.jars": ",".join([found["spark.jars"], *map(str, jars)])}
+    return found | {"spark.jars": f"{found['spark.jars']},{jars}"}

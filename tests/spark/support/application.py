@@ -17,7 +17,7 @@ from typing import Self
 
 from tests.spark.support import faults, stores
 from tests.spark.support.place import Place
-from tests.spark.support.session import PATIENCE_S, ROOT
+from tests.spark.support.session import PATIENCE_S, ROOT, SOURCES
 from tests.spark.support.zoo.query import Topics
 
 EXECUTOR = b"CoarseGrainedExecutorBackend"
@@ -80,16 +80,10 @@ class Application:
 
     def __enter__(self) -> Self:
         self.place.root.mkdir(parents=True, exist_ok=True)
-        request = {
-            "jobs": [job.request for job in self.jobs],
-            "settings": {**self._own_settings(), **self.settings},
-            "master": self.master,
-            **self.extra,
-        }
         self.process = subprocess.Popen(
-            [self.python, "-m", self.module, json.dumps(request)],
+            [self.python, "-m", *self.arguments()],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"},
+            env={**os.environ, "PYTHONPATH": SOURCES, "SPARK_LOCAL_IP": "127.0.0.1"},
             stdin=subprocess.DEVNULL,
             stdout=self._log_file.open("ab"),
             stderr=subprocess.STDOUT,
@@ -106,6 +100,16 @@ class Application:
         self.kill()
         if error is not None:
             error.add_note(f"log of the application:\n{self.log()[-6000:]}")
+
+    def arguments(self) -> list[str]:
+        """The program as a module, and what it is given."""
+        request = {
+            "jobs": [job.request for job in self.jobs],
+            "settings": self.all_settings(),
+            "master": self.master,
+            **self.extra,
+        }
+        return [self.module, json.dumps(request)]
 
     def finish(self) -> None:
         """Waits until the application has read all input and has ended well."""
@@ -168,13 +172,15 @@ class Application:
     def log(self) -> str:
         return self._log_file.read_text(errors="replace")
 
-    def _own_settings(self) -> dict[str, str]:
+    def all_settings(self) -> dict[str, str]:
+        """Its own, and those that were given."""
         local = self.place.root / "local"
         return {
             "spark.local.dir": str(local),
             "spark.sql.warehouse.dir": str(local / "warehouse"),
             "spark.deploy.maxExecutorRetries": "-1",
             "spark.task.maxFailures": "20",
+            **self.settings,
         }
 
     def _members(self, word: bytes) -> list[int]:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[3]
+SOURCES = f"{ROOT}{os.pathsep}{ROOT / 'src'}"
+"""Where any interpreter finds the tests and tidelog."""
 
 PATIENCE_S = 600
 """How long tests wait for one step of an application, such as its start: on the busiest machine
@@ -34,7 +36,7 @@ BASE = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.executor.extraJavaOptions": SMALL_JVM,
-    "spark.executorEnv.PYTHONPATH": str(ROOT),
+    "spark.executorEnv.PYTHONPATH": SOURCES,
     "spark.sql.shuffle.partitions": "3",
     "spark.default.parallelism": "2",
     "spark.sql.session.timeZone": "UTC",
@@ -51,7 +53,7 @@ def build(master: str, settings: dict[str, str], log_level: str = "ERROR") -> "S
     from pyspark.sql import SparkSession  # noqa: PLC0415  (the tests skip without it)
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = str(ROOT)  # Python workers unpickle functions by their module
+    os.environ["PYTHONPATH"] = SOURCES  # Python workers unpickle functions by their module
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     if (running := SparkSession.getActiveSession()) is not None:
         running.stop()

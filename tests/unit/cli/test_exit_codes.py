@@ -97,9 +97,9 @@ CAUSES: dict[str, tuple[int, Callable[[Place], Result]]] = {
     "no file of the input matches --include": (EXIT_PROBLEM, run("--include", "*.csv")),
     "the key file is not there": (EXIT_PROBLEM, run("--encryption-key", "file:HERE/late.key")),
     "the key file is empty": (EXIT_PROBLEM, run("--encryption-key", "file:HERE/empty.key")),
-    "the configuration file is not there": (EXIT_PROBLEM, run("--config", "HERE/late.toml")),
+    "the configuration file is not there": (EXIT_USAGE, run("--config", "HERE/late.toml")),
     "the file of RocksDB's options is not there": (
-        EXIT_PROBLEM,
+        EXIT_USAGE,
         run("--rocksdb-options-file", "HERE/late.ini", "--table", "rocksdb"),
     ),
     "an import of the job fails": (EXIT_PROBLEM, run(job="HERE/broken.py:job")),

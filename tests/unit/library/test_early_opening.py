@@ -2,13 +2,16 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import count
 
 import pytest
 
 from tests.support.early_starts import EARLY, SMALL_BLOCKS
 from tests.unit.library.conftest import NEVER, opened
-from tidelog import CheckpointConfig, JobConfig, MaterializeConfig
+from tidelog import CheckpointConfig, FlushConfig, JobConfig, MaterializeConfig
 from tidelog.library.database import Database
 from tidelog.state.recovery.partial_file import PartialFile
 from tidelog.storage.port import ObjectStore
@@ -91,3 +94,51 @@ def test_values_lists_and_scans_are_right_before_the_state_is_here(
     with opened(filled, NEVER) as db:
         assert db.key(7).total.get() == 70
         assert db.key(8).total.get() == value(8)
+
+
+def test_steps_wait_while_what_they_wrote_cannot_be_compacted(
+    filled: str,
+    released: threading.Event,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("tidelog.table.hydrating.LEVEL0_GROWTH", 1)
+    # What is written goes to the table soon, and does not stay in memory.
+    config = replace(EARLY_CONFIG, flush=FlushConfig(rows=100, cache_bytes=0))
+    written, may_end = [0], threading.Event()
+
+    def write(db: Database) -> None:
+        for number in count():
+            with db.step():
+                db.key(number).total.set(number + 1)
+                written[0] = number
+            if may_end.is_set():
+                return
+
+    with opened(filled, config) as db:
+        writer = threading.Thread(target=write, args=[db])
+        writer.start()
+        wait_until(lambda: "takes no records until its table is whole" in caplog.text)
+        # No step begins; reads and checkpoints go on.
+        for _ in range(100):
+            before = written[0]
+            assert db.key(-1).total.get() is None
+            db.checkpoint()
+            if before == written[0]:
+                break
+        assert before == written[0]
+        released.set()
+        wait_until(lambda: written[0] > before)
+        may_end.set()
+        writer.join()
+        db.checkpoint()
+    with opened(filled, NEVER) as db:
+        totals = dict(db.scan("total"))
+        assert all(totals[number] == number + 1 for number in range(written[0] + 1))
+
+
+def wait_until(reached: Callable[[], bool]) -> None:
+    limit = time.monotonic() + 60
+    while not reached():
+        assert time.monotonic() < limit
+        time.sleep(0.01)

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import copy
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -29,12 +30,14 @@ from tests.support.faults import Fault, FaultKind, SteerableStore
 from tests.support.jobs import contents
 from tests.support.pipelines import Outside
 from tests.unit.verify.stores import with_objects
-from tidelog import MaterializeConfig, RestoreConfig, open_store
+from tidelog import JobRunner, MaterializeConfig, RestoreConfig, open_store
 from tidelog.errors import CorruptObjectError, StoreFullError
+from tidelog.runtime.status.observe import status_of
 from tidelog.state.recovery.partial_file import PartialFile
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.object_names import TABLES
 from tidelog.storage.port import ObjectStore
+from tidelog.table.hydrating import HydratingTable
 
 Logged = Callable[[str], list[dict[str, Any]]]
 
@@ -211,6 +214,77 @@ def test_records_wait_for_a_store_that_is_away(held: Held, logged: Logged) -> No
             await until(lambda: read(runner) == 1000)
             await durable(runner)
         held.released.set()
+        await finish(store, sink)
+
+    asyncio.run(run())
+    check(sink)
+
+
+def test_writers_wait_when_many_files_cannot_be_compacted_and_checkpoints_do_not(
+    held: Held, logged: Logged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelog.table.hydrating.LEVEL0_GROWTH", 1)
+    store, sink = restored()
+
+    def level0(runner: JobRunner) -> int:
+        (table,) = tables(runner)
+        return table._level0()
+
+    async def run() -> None:
+        async with started(store, sink, Fed(BEFORE + AFTER - 1)) as runner:
+            before = level0(runner)
+            await until(lambda: bool(logged("table_stalled")))
+            await durable(runner)
+            restore = status_of(runner).restore
+            assert restore is not None and restore.hydration is not None
+            assert restore.hydration.stalled == 1
+            handled = read(runner)
+            assert handled < AFTER - 1
+            await durable(runner)
+            assert read(runner) == handled
+            # One buffer makes no more than one or two files.
+            assert level0(runner) <= before + 3 + 2
+            held.released.set()
+            await until(lambda: read(runner) == AFTER - 1)
+            restore = status_of(runner).restore
+            assert restore is not None and restore.hydration is not None
+            assert restore.hydration.stalled == 0
+        await finish(store, sink)
+
+    asyncio.run(run())
+    check(sink)
+
+
+def tables(runner: JobRunner) -> list[HydratingTable]:
+    """Those that were served before they were whole."""
+    assert runner.states is not None
+    backends = [subtask.backend for subtask in runner.states.subtasks.values()]
+    return [b.table for b in backends if isinstance(b.table, HydratingTable)]
+
+
+@pytest.mark.parametrize("handled", [0, 500])
+def test_holes_in_words_that_nobody_knows_make_records_wait_until_the_state_is_here(
+    held: Held, logged: Logged, monkeypatch: pytest.MonkeyPatch, handled: int
+) -> None:
+    store, sink = restored()
+    source = Fed(BEFORE + handled)
+
+    def forget_the_words() -> None:
+        monkeypatch.setattr("tidelog.table.holes._BLOCK", re.compile("(?!)"))
+        monkeypatch.setattr("tidelog.table.holes._FOOTER", re.compile("(?!)"))
+
+    async def run() -> None:
+        if not handled:
+            forget_the_words()
+        async with started(store, sink, source) as runner:
+            await until(lambda: read(runner) == handled)
+            forget_the_words()
+            source.limit = BEFORE + 1000
+            await until(lambda: bool(logged("table_fetched_whole")))
+            assert read(runner) <= handled + 100
+            held.released.set()
+            await until(lambda: read(runner) == 1000)
+            await durable(runner)
         await finish(store, sink)
 
     asyncio.run(run())

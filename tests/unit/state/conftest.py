@@ -10,7 +10,7 @@ from tidelog.ids import KeyGroup
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.config import FlushConfig
 from tidelog.state.handles.keyed import ValueHandle
-from tidelog.state.key_groups import KeyGroupRange
+from tidelog.state.key_groups import KeyGroupRange, encode_key
 from tidelog.state.registry import StateRegistry
 from tidelog.table.memory import MemoryTable
 
@@ -37,7 +37,7 @@ class Bench:
         self.log = Log()
         self.table = MemoryTable()
         self.backend = self.open(StateRegistry("operator"), FlushConfig(**flush))
-        self.backend.use_key("k")
+        self.backend.use_encoded_key(encode_key("k"))
 
     def open(self, registry: StateRegistry, flush: FlushConfig) -> KeyedBackend:
         return KeyedBackend(
@@ -57,14 +57,14 @@ class Bench:
         before.flush()
         self.backend = self.open(StateRegistry("operator", before.registry.infos()), before.config)
         self.backend.seqno = before.seqno
-        self.backend.use_key("k")
+        self.backend.use_encoded_key(encode_key("k"))
         return self.backend
 
     def value(self, schema: str = "n int", name: str = "v") -> ValueHandle:
         return ValueHandle(self.backend, name, schema)
 
     def update(self, state: ValueHandle, key: Any, *value: Any) -> None:
-        self.backend.use_key(key)
+        self.backend.use_encoded_key(encode_key(key))
         state.update(value)
 
     def sweep(self) -> None:

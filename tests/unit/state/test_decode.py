@@ -45,7 +45,7 @@ def row(kind: str, state: str, **fields: Any) -> DecodedRow:
 
 
 def test_a_value_has_its_fields_names_and_a_delete_none(bench: Bench) -> None:
-    bench.backend.use_key(("tide", 3))
+    bench.backend.use_encoded_key(encode_key(("tide", 3)))
     total = bench.value("count long, note string", "total")
     total.update((7, None))
     (found,) = flushed(bench)
@@ -78,7 +78,7 @@ def test_a_ttl_shows_when_values_expire_and_a_list_row_its_position(bench: Bench
 @pytest.mark.parametrize("key", ["tide", 5, -1, 1.5, True, None, b"x" * 300, ("a", (1, 2)), "ä"])
 def test_a_map_row_is_told_apart_into_key_and_entry(bench: Bench, key: Any) -> None:
     letters = MapHandle(bench.backend, "letters", "letter string, n int", "times int")
-    bench.backend.use_key(key)
+    bench.backend.use_encoded_key(encode_key(key))
     letters.updateValue(("t", 70_000), (2,))
     (found,) = flushed(bench)
     assert found.key == json.loads(msgspec.json.encode(key))

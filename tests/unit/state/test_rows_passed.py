@@ -12,6 +12,7 @@ from tests.unit.state.conftest import Bench
 from tidelog.state.config import FlushConfig
 from tidelog.state.handles.keyed import ListHandle, MapHandle
 from tidelog.state.handles.timers import Timers
+from tidelog.state.key_groups import encode_key
 from tidelog.state.registry import StateRegistry
 from tidelog.table.memory import MemoryTable
 
@@ -88,7 +89,7 @@ def test_rows_that_are_gone_are_passed_once(use: Callable[[Bench], Callable[[int
     bench = Bench()
     bench.table = table = Marking()
     bench.backend = bench.open(StateRegistry("operator"), FlushConfig())
-    bench.backend.use_key("hot")
+    bench.backend.use_encoded_key(encode_key("hot"))
     one_round = use(bench)
     for round in range(ROUNDS):
         assert one_round(round)

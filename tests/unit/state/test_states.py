@@ -8,6 +8,7 @@ from tests.unit.state.conftest import Bench
 from tidelog.errors import StoreFullError
 from tidelog.state.config import FlushConfig
 from tidelog.state.handles.keyed import ListHandle, MapHandle, ValueHandle
+from tidelog.state.key_groups import encode_key
 from tidelog.state.registry import StateRegistry
 from tidelog.table.memory import MemoryTable
 
@@ -205,13 +206,13 @@ def test_a_state_that_is_only_read_keeps_no_more_than_its_cache() -> None:
         bench.backend.flush()
     bench.update(state, "changed", -1)
     for n in range(100):
-        bench.backend.use_key(n)
+        bench.backend.use_encoded_key(encode_key(n))
         assert state.get() == (n,)
         assert not bench.backend.flush_due()
         bench.sweep()
         assert bench.backend.buffer.cached_bytes <= 2000
     assert bench.backend.buffer.cached_bytes > 0
-    bench.backend.use_key("changed")
+    bench.backend.use_encoded_key(encode_key("changed"))
     assert state.get() == (-1,)
 
 
@@ -224,7 +225,7 @@ def test_rows_that_were_deleted_leave_memory_when_the_table_has_deleted_them(row
             bench.update(state, f"{turn}-{n}", n)
         bench.backend.flush()
         for n in range(100):
-            bench.backend.use_key(f"{turn}-{n}")
+            bench.backend.use_encoded_key(encode_key(f"{turn}-{n}"))
             assert state.get() == (n,)
             state.clear()
         bench.backend.flush()
@@ -265,7 +266,7 @@ def test_entries_that_were_deleted_at_the_front_of_a_map_are_not_passed_again() 
     bench = Bench()
     bench.table = table = Watched()
     bench.backend = bench.open(StateRegistry("operator"), FlushConfig())
-    bench.backend.use_key("k")
+    bench.backend.use_encoded_key(encode_key("k"))
     queue = MapHandle(bench.backend, "m", "k int", "n int")
     for number in range(300):
         queue.updateValue((number,), (number,))

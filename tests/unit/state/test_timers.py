@@ -12,7 +12,7 @@ from hypothesis import given
 from tests.property.profiles import looking
 from tests.unit.state.conftest import Bench
 from tidelog.state.handles.timers import Timers
-from tidelog.state.key_groups import decode_key
+from tidelog.state.key_groups import decode_key, encode_key
 
 
 def taken(
@@ -36,7 +36,7 @@ def fire(bench: Bench, timers: Timers, limit: int) -> list[tuple[object, int]]:
 
 
 def register(bench: Bench, timers: Timers, key: object, *times: int) -> None:
-    bench.backend.use_key(key)
+    bench.backend.use_encoded_key(encode_key(key))
     for time in times:
         timers.register(time)
 
@@ -105,7 +105,7 @@ def test_timers_fire_like_a_sorted_set(steps: list[tuple[str, str, int]]) -> Non
                 register(bench, timers, key, time)
                 model.add((key, time))
             case "delete":
-                bench.backend.use_key(key)
+                bench.backend.use_encoded_key(encode_key(key))
                 timers.delete(time)
                 model.discard((key, time))
             case "fire":
@@ -116,7 +116,7 @@ def test_timers_fire_like_a_sorted_set(steps: list[tuple[str, str, int]]) -> Non
                 bench.backend.flush()
             case "reopen":
                 timers = Timers(bench.reopen())
-        bench.backend.use_key(key)
+        bench.backend.use_encoded_key(encode_key(key))
         assert list(timers.list()) == sorted(t for k, t in model if k == key)
         earliest = min((t for _, t in model), default=None)
         assert earliest is None or min(timers._due.values()) <= earliest

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tidelog.errors import CorruptObjectError
 from tidelog.table.failures import corrupt
-from tidelog.table.holes import Hole, footer_last, make_placeholder, write_parts
+from tidelog.table.holes import ANYWHERE, Hole, footer_last, make_placeholder, write_parts
 from tidelog.table.hydrating import HydratingTable
 from tidelog.table.rocksdb import SNAPSHOT_NAME
 from tidelog.table.rocksdb_factory import RocksTableFactory
@@ -23,9 +23,11 @@ class LocalHoles:
     whole: set[str] = field(default_factory=set)
 
     def fill(self, holes: Sequence[Hole], ahead: int) -> None:
+        if ANYWHERE in holes:
+            self.fill_all()
         for hole in holes:
             self.filled.append(hole)
-            if hole.file in self.whole:
+            if hole is ANYWHERE or hole.file in self.whole:
                 continue
             data = (self.source / hole.file).read_bytes()
             if hole.offset is None:
@@ -38,7 +40,11 @@ class LocalHoles:
                 )
 
     def damage(self, hole: Hole, problem: str) -> CorruptObjectError | None:
-        return None if hole.file in self.whole else corrupt(hole.file, "what was written", problem)
+        return (
+            None
+            if hole is ANYWHERE or hole.file in self.whole
+            else corrupt(hole.file, "what was written", problem)
+        )
 
     def fill_all(self) -> None:
         for path in self.source.glob("*.sst"):

@@ -1,9 +1,11 @@
 """A table whose files are holes answers as one that is whole; what is damaged is never a value."""
 
+import random
+import re
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from random import Random
 from time import sleep
 from typing import cast
 
@@ -23,8 +25,8 @@ from tests.unit.table.conformance import (
 from tests.unit.table.served import LocalHoles, ServingFactory
 from tests.unit.table.test_model import TableMachine
 from tidelog.errors import CorruptObjectError
-from tidelog.table.holes import Hole, hole_of
-from tidelog.table.hydrating import HydratingTable
+from tidelog.table.holes import ANYWHERE, Hole, hole_of
+from tidelog.table.hydrating import LEVEL0_GROWTH, HydratingTable
 from tidelog.table.port import Freeze, TableFile
 from tidelog.table.rocksdb import RocksTable
 from tidelog.table.rocksdb_factory import RocksTableFactory
@@ -115,7 +117,63 @@ def test_the_error_of_a_missing_footer_names_the_file(
 
 def test_any_other_error_tells_of_no_hole() -> None:
     assert hole_of(Exception("IO error: No space left on device: 000004.sst")) is None
-    assert hole_of(Exception("Corruption: truncated block read from 000004.sst offset 3")) is None
+    assert hole_of(Exception("DB instance already closed")) is None
+
+
+def test_a_hole_in_other_words_may_be_anywhere() -> None:
+    other = "Corruption: truncated block read from 000004.sst offset 3"
+    for text in (other, "bad block contents (checksum)"):
+        assert hole_of(Exception(text)) is ANYWHERE
+
+
+@pytest.fixture
+def other_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RocksDB speaks of holes as no release of tidelog knows."""
+    never = re.compile("(?!)")
+    monkeypatch.setattr("tidelog.table.holes._BLOCK", never)
+    monkeypatch.setattr("tidelog.table.holes._FOOTER", never)
+
+
+@pytest.mark.usefixtures("other_words")
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda table, key: table.get(key),
+        lambda table, key: table.get_many([b"no such key", key])[1],
+        lambda table, key: dict(table.scan(key, key + b"\0"))[key],
+    ],
+)
+def test_a_read_of_a_hole_in_other_words_waits_for_the_whole_table(
+    factory: ServingFactory,
+    files: list[TableFile],
+    tmp_path: Path,
+    read: Callable[[HydratingTable, bytes], bytes],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    table = factory.restore(lay_out(files, tmp_path / "served"))
+    for key in random.Random(1).sample(sorted(content()), 50):
+        assert read(table, key) == content()[key]
+    names = {file.name for file in files if file.shared}
+    assert factory.holes.whole == names
+    assert "words that this release does not know" in caplog.text
+    assert "Corruption: " in caplog.text
+
+
+@pytest.mark.usefixtures("other_words")
+def test_damage_in_other_words_is_an_error_when_the_table_is_whole(
+    files: list[TableFile], tmp_path: Path
+) -> None:
+    factory = ServingFactory(SMALL_BUFFERS, has_tails=True)
+    directory = lay_out(files, tmp_path / "served")
+    path = max(directory.glob("*.sst"))
+    data = path.read_bytes()
+    path.write_bytes(bytes(200) + data[200:])
+    table = factory.restore(directory)
+    with pytest.raises(CorruptObjectError, match="checksum"):
+        rows(table)
+    table.whole()
+    with pytest.raises(CorruptObjectError, match="checksum"):
+        table.gaps(sorted(content()))
 
 
 def test_bytes_without_a_footer_have_no_tail() -> None:
@@ -146,7 +204,7 @@ def test_a_scan_of_holes_fetches_ahead(files: list[TableFile], tmp_path: Path) -
 def test_no_flipped_bit_of_a_file_is_ever_a_wrong_value(
     files: list[TableFile], tmp_path: Path, seed: int
 ) -> None:
-    rng, expected = Random(seed), content()
+    rng, expected = random.Random(seed), content()
     directory = lay_out(files, tmp_path / "damaged")
     path = directory / rng.choice([file for file in files if file.shared]).name
     data = bytearray(path.read_bytes())
@@ -186,6 +244,48 @@ def test_what_is_whole_is_compacted_again(files: list[TableFile], tmp_path: Path
         sleep(0.01)
     assert flushed_files() < len(new)
     assert rows(table) == content() | new
+
+
+def test_a_table_that_is_not_whole_stalls_its_writers_and_then_rocksdb_does_not(
+    files: list[TableFile], tmp_path: Path
+) -> None:
+    factory = ServingFactory(SMALL_BUFFERS, has_tails=True)
+    table = factory.restore(lay_out(files, tmp_path / "served"))
+    level0_files = SMALL_BUFFERS.level0_files
+    count = 0
+    while not table.is_stalled():
+        put(table, {b"key-%05d" % count: b"new"})
+        table.prepare_snapshot()
+        count += 1
+    assert count == LEVEL0_GROWTH * level0_files
+    # Some are on their way when writers notice it.
+    for number in range(count, 2 * count):
+        put(table, {b"key-%05d" % number: b"new"})
+        table.prepare_snapshot()
+    factory.holes.fill_all()
+    table.whole()
+    assert not table.is_stalled()
+    # With the usual numbers RocksDB would let no write pass before it has compacted these.
+    assert option(table, "level0_stop_writes_trigger") > 2 * count + level0_files
+    assert table._db.property_int_value("rocksdb.is-write-stopped") == 0
+    put(table, {b"key": b"newest"})
+    for _ in range(1000):
+        table.prepare_snapshot()
+        if option(table, "level0_stop_writes_trigger") == 5 * level0_files:
+            break
+        sleep(0.01)
+    assert option(table, "level0_stop_writes_trigger") == 5 * level0_files
+    assert option(table, "level0_slowdown_writes_trigger") == 3 * level0_files
+    new = dict.fromkeys((b"key-%05d" % number for number in range(2 * count)), b"new")
+    assert rows(table) == content() | new | {b"key": b"newest"}
+
+
+def option(table: HydratingTable, name: str) -> int:
+    """As RocksDB has it now."""
+    newest = max(table._directory.glob("OPTIONS-*"))
+    found = re.search(rf"^\s*{name}=(\d+)$", newest.read_text(), re.MULTILINE)
+    assert found is not None
+    return int(found[1])
 
 
 def test_what_is_fetched_ahead_of_a_closed_table_misses_nothing(

@@ -270,7 +270,9 @@ def _restored(status: JobStatus) -> Iterator[tuple[str, str]]:
     elif tables is not None and tables.seconds is None:
         remaining = "" if tables.eta_s is None else f", whole in about {seconds_text(tables.eta_s)}"
         here = f"{tables.fraction:.0%} of {size(tables.total_bytes)} here"
-        yield "serving", f"{here}, {plural(tables.blocks, 'block')} fetched on demand{remaining}"
+        waits = f"; operators wait for {plural(tables.stalled, 'table')}" if tables.stalled else ""
+        blocks = f"{plural(tables.blocks, 'block')} fetched on demand"
+        yield "serving", f"{here}, {blocks}{remaining}{waits}"
 
 
 def _troubles(status: JobStatus) -> Iterator[tuple[str, str]]:

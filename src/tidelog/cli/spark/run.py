@@ -11,10 +11,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidelog.cli.exit_codes import EXIT_INTERRUPTED, EXIT_OK
-from tidelog.cli.options import CONF, declared, options_of
+from tidelog.cli.options import (
+    CONF,
+    add_options,
+    declared,
+    encryption_key_option,
+    endpoint_option,
+    options_of,
+)
 from tidelog.cli.output import Output
 from tidelog.cli.store.options import on_this_machine
 from tidelog.errors import UnavailableError
+from tidelog.options.units import plural
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,9 +84,16 @@ class QueryOptions:
 @click.argument("job")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGUMENTS]")
 @options_of("options", QueryOptions)
+@add_options(endpoint_option, encryption_key_option)
 @on_this_machine
 def run_command(
-    output: Output, /, job: str, arguments: tuple[str, ...], options: QueryOptions
+    output: Output,
+    /,
+    job: str,
+    arguments: tuple[str, ...],
+    options: QueryOptions,
+    endpoint: str | None,
+    encryption_key: str | None,
 ) -> int:
     """Run JOB as a query of Spark Structured Streaming.
 
@@ -108,10 +123,17 @@ def run_command(
             ),
             savepoint=options.origin,
             allow_non_restored_state=options.allowed,
+            endpoint=endpoint,
+            encryption_key=encryption_key,
         )
-        ended = _waited(query, definition.name, stopped)
-    output.show({"job": definition.name, "ended": ended}, "ended" if ended else "stopped")
-    return EXIT_OK if ended else EXIT_INTERRUPTED
+        is_ended = _waited(query, definition.name, stopped)
+        late = sum(query.late_records.values())
+    outcome = "ended" if is_ended else "stopped"
+    output.show(
+        {"job": definition.name, "ended": is_ended, "late_records": late},
+        f"{outcome}, {plural(late, 'record')} late" if late else outcome,
+    )
+    return EXIT_OK if is_ended else EXIT_INTERRUPTED
 
 
 def _waited(query: "JobQuery", name: str, stopped: list[int]) -> bool:
@@ -134,16 +156,10 @@ def _waited(query: "JobQuery", name: str, stopped: list[int]) -> bool:
 @contextmanager
 def _session(job: str, options: QueryOptions) -> Iterator["SparkSession"]:
     """A session with the plug-in, whose executors find the job's file."""
-    from tidelog.spark.plugin.jar import plugin_jar  # noqa: PLC0415  # not needed for --help
-    from tidelog.spark.plugin.settings import LISTS, appended, settings  # noqa: PLC0415
+    from tidelog.spark.plugin.settings import with_plugin  # noqa: PLC0415  # not needed for --help
     from tidelog.spark.session import session  # noqa: PLC0415
 
-    conf = dict(options.conf)
-    for name, value in settings(jar=plugin_jar()).items():
-        if name in LISTS:
-            conf[name] = appended(conf.get(name), value)
-        else:
-            conf.setdefault(name, value)
+    conf = with_plugin(options.conf)
     with session(f"tidelog spark run {job}", options.master, conf, otherwise="") as spark:
         file = Path(job.partition(":")[0])
         if file.suffix == ".py":

@@ -37,6 +37,12 @@ class ReturnOptions:
         help="Subtasks of each operator in the savepoint, written at the same time; the job may "
         "have another number.  [default: the cores of Spark]",
     )
+    without_positions: bool = declared(
+        "--without-positions",
+        is_flag=True,
+        help="The state of operators alone, as for a query over data frames of its own: the job "
+        "then reads its sources from their start.",
+    )
     master: str | None = declared(
         "--master", metavar="URL", help="Spark's master; by default local[*]."
     )
@@ -58,15 +64,14 @@ def savepoint_command(
 ) -> int:
     """Make a savepoint of the stopped query at CHECKPOINT, so that its job runs embedded again.
 
-    The query is one that `tidelog spark run` has started. Afterwards a start of it is refused, and
-    `tidelog run JOB --store URL` goes on from the savepoint.
+    The query is one that `tidelog spark run` or run_operator has started. Afterwards a start of it
+    is refused, and `tidelog run JOB --store URL` goes on from the savepoint.
     """
     from tidelog.spark.handover.back import bring_back  # noqa: PLC0415  # not needed for --help
-    from tidelog.spark.plugin.jar import plugin_jar  # noqa: PLC0415
-    from tidelog.spark.plugin.settings import settings  # noqa: PLC0415
+    from tidelog.spark.plugin.settings import with_plugin  # noqa: PLC0415
     from tidelog.spark.session import session, translated  # noqa: PLC0415
 
-    conf = {**settings(jar=plugin_jar()), **options.conf}
+    conf = with_plugin(options.conf)
     access = StoreAccess(endpoint, encryption_key)
     with (
         session("tidelog spark savepoint", options.master, conf, otherwise="") as spark,
@@ -78,7 +83,12 @@ def savepoint_command(
         ),
     ):
         savepoint = bring_back(
-            spark, checkpoint, options.to, access=access, parallelism=options.parallelism
+            spark,
+            checkpoint,
+            options.to,
+            access=access,
+            parallelism=options.parallelism,
+            without_positions=options.without_positions,
         )
     subtasks = sum(len(operator.subtasks) for operator in savepoint.operators)
     url = options.to.rpartition("@")[0]

@@ -267,6 +267,7 @@ def _said_by(error: Any) -> str:
 
 _NO_RIGHT: Final = "42501"
 _NO_VALUE: Final = "22"
+_NO_TYPE: Final = "correct the types in columns= of the sink"
 _KINDS: Final[dict[str, tuple[type[TidelogError], str]]] = {
     "08": (StoreUnreachableError, "check that the server runs and can be reached from here"),
     "57P": (StoreUnreachableError, "wait until the server is back"),
@@ -279,7 +280,8 @@ _KINDS: Final[dict[str, tuple[type[TidelogError], str]]] = {
     "3D": (UnavailableError, "create the database, or correct its name"),
     "3F": (UnavailableError, "create the schema, or correct its name"),
     "42P01": (StorageError, "bring back the table"),
-    "42704": (ConfigError, "correct the types of the columns"),
+    "42601": (ConfigError, _NO_TYPE),
+    "42704": (ConfigError, _NO_TYPE),
     "53100": (StoreFullError, "free or add space, then continue"),
     "40": (StorageError, "try again"),
 }

@@ -21,7 +21,7 @@ import msgspec
 from tidelog.connectors import transactions
 from tidelog.connectors.arguments import local_path, typed
 from tidelog.connectors.records import RowShape
-from tidelog.connectors.sql.sqlite_types import column_type
+from tidelog.connectors.sql.sqlite_types import check_new_types, column_type
 from tidelog.connectors.sql.staging import (
     SqlStagingWriter,
     StagedTransaction,
@@ -270,8 +270,8 @@ class SqliteDatabase:
                 self._roll_back()
 
     def prepare(self, table: str, columns: Mapping[str, str], key: KeyColumns) -> None:
-        """Create what is absent; raises ConfigError when the table has other columns, or the key
-        is not unique.
+        """Create what is absent; raises ConfigError when the table has other columns or would get
+        types that SQLite does not know, or the key is not unique.
         """
         with self._failures():
             self._write_ahead()
@@ -281,6 +281,8 @@ class SqliteDatabase:
         if key:  # with a rowid, a key of type INTEGER would take integers alone
             create += " WITHOUT ROWID"
         with self.transaction() as connection:
+            if not connection.execute(f"PRAGMA table_info({quoted(table)})").fetchall():
+                check_new_types(table, columns)
             for statement in (*_STAGING, create):
                 connection.execute(statement)
             info = connection.execute(f"PRAGMA table_info({quoted(table)})").fetchall()

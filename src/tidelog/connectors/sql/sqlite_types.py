@@ -7,15 +7,39 @@ Invariant: no value that was taken is changed by this.
 """
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 from tidelog.connectors.exact import ColumnType, unfit
+from tidelog.errors import ConfigError
 
 _NUMBER: Final = re.compile(
     r"[ \t\n\v\f\r]*[+-]?(\d+[.]?\d*|[.]\d+)(e[+-]?\d+)?[ \t\n\v\f\r]*", re.I | re.A
 )
 """A text that SQLite makes a number of, in a column of numbers."""
+_WORDS: Final = ("INT", "CHAR", "CLOB", "TEXT", "BLOB", "REAL", "FLOA", "DOUB")
+"""What SQLite looks for in the name of a type ..."""
+_NUMERIC: Final = frozenset(
+    ("NUMERIC", "DECIMAL", "NUMBER", "BOOL", "BOOLEAN", "DATE", "DATETIME", "TIME", "TIMESTAMP")
+)
+"""... and names without such a word by which a column of numbers may be meant."""
 _INTEGERS: Final = range(-(1 << 63), 1 << 63)
+
+
+def check_new_types(table: str, columns: Mapping[str, str]) -> None:
+    """Raise ConfigError for a type that nobody means: SQLite takes any name, and makes a column of
+    numbers of most.
+    """
+    for name, kind in columns.items():
+        upper = kind.upper()
+        if not any(word in upper for word in _WORDS) and upper.partition("(")[0] not in _NUMERIC:
+            raise ConfigError(
+                f"type of column {name!r} of table {table!r}",
+                expected="TEXT, INTEGER, REAL, BLOB, NUMERIC, or another name that SQLite knows, "
+                "such as VARCHAR(10)",
+                found=f"{kind!r}, of which SQLite makes a column of numbers",
+                action="correct it, or create the table yourself",
+            )
 
 
 def column_type(declared: str) -> ColumnType:

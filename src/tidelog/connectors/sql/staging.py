@@ -23,7 +23,7 @@ from tidelog.connectors.transactions import (
     Writer,
     check_begins,
 )
-from tidelog.errors import ConfigError, ObjectNotFoundError
+from tidelog.errors import ConfigError, ObjectNotFoundError, require
 from tidelog.ids import CheckpointId
 from tidelog.options.units import plural
 from tidelog.runtime.sink import SinkContext, SinkWriter
@@ -33,15 +33,18 @@ from tidelog.runtime.user_code import map_all
 def check_types(
     table: str, columns: Mapping[str, str], type_pattern: re.Pattern[str], examples: str
 ) -> None:
-    """Raise ConfigError when there are no columns or a type is not one."""
-    fit = [isinstance(kind, str) and type_pattern.fullmatch(kind) for kind in columns.values()]
-    if not columns or not all(fit):
-        raise ConfigError(
-            f"columns of table {table!r}",
-            expected=f"column names with types such as {examples}",
-            found=str(dict(columns)),
-            action="correct them; create the table yourself if it needs constraints",
-        )
+    """Raise ConfigError when there are no columns, or a name or a type is not one."""
+    require(f"columns of table {table!r}", "none", bool(columns), f"names with types: {examples}")
+    for name, kind in columns.items():
+        is_name = isinstance(name, str) and bool(name)
+        require(f"name of a column of table {table!r}", repr(name), is_name, "a text")
+        if not (isinstance(kind, str) and type_pattern.fullmatch(kind)):
+            raise ConfigError(
+                f"type of column {name!r} of table {table!r}",
+                expected=f"a text such as {examples}",
+                found=kind.__name__ if isinstance(kind, type) else repr(kind),
+                action="correct it; create the table yourself if it needs constraints",
+            )
 
 
 def check_columns(what: str, expected: Mapping[str, str], actual: Mapping[str, str]) -> None:

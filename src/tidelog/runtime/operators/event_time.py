@@ -111,10 +111,10 @@ class AssignEventTime(Operator):
         return max(latest - self.options.max_delay_ms - 1, UNKNOWN)
 
     @property
-    def newest_watermark(self) -> int | None:
-        """The greatest watermark of all origins; None: not known."""
-        latest = max(self._latest.values(), default=None)
-        return None if latest is None else latest - self.options.max_delay_ms - 1
+    def watermarks(self) -> dict[Origin, int]:
+        """Those of all origins that had records."""
+        delay = self.options.max_delay_ms + 1
+        return {origin: max(latest - delay, UNKNOWN) for origin, latest in self._latest.items()}
 
 
 def _newest(times: list[Any]) -> int:

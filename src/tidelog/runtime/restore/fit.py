@@ -19,6 +19,7 @@ from tidelog.runtime.channels.buffers import BufferLimit
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.in_flight.redistribution import no_such_edge
+from tidelog.runtime.node import Node
 from tidelog.runtime.operators.chain import OperatorChain
 from tidelog.runtime.operators.operator import OperatorContext
 from tidelog.runtime.operators.turn import WorkTime
@@ -26,12 +27,11 @@ from tidelog.runtime.restore.choose import RestorePlan
 from tidelog.runtime.restore.migrate import migrates
 from tidelog.runtime.subtasks.vertices import Vertex, sink_types, source_types
 from tidelog.runtime.user_code import user_code
-from tidelog.state.backend import KeyedBackend
 from tidelog.state.key_groups import range_of
-from tidelog.state.log import NoLog
 from tidelog.state.meaning import check_meaning
 from tidelog.state.objects.classes import RecordTypes
 from tidelog.state.registry import StateMigration, StateRegistry
+from tidelog.state.unlogged import backend_without_log
 from tidelog.table.memory import MemoryTable
 
 
@@ -176,30 +176,36 @@ def rehearse(plan: RestorePlan, config: JobConfig, clock: Clock) -> RestorePlan:
             continue
         if vertex.head.keyed and vertex.head.state is None:
             rehearsal = plan.rehearsal_of(vertex, operator)
-            _open_once(vertex, rehearsal, config, clock)
+            open_once(
+                *(vertex.head, rehearsal, config.key_groups, clock),
+                config.allow_non_restored_state,
+            )
             if rehearsal.migrations:
                 migrations[vertex.id] = tuple(rehearsal.migrations.values())
     migrated = plan.migrated | migrations.keys()
     return msgspec.structs.replace(plan, migrated=migrated, migrations=migrations)
 
 
-def _open_once(vertex: Vertex, registry: StateRegistry, config: JobConfig, clock: Clock) -> None:
-    head = vertex.head
-    assert head.operator is not None
-    backend = KeyedBackend(
-        registry,
-        config.key_groups,
-        range_of(0, config.key_groups, vertex.parallelism),
-        MemoryTable(),
-        NoLog(),
-        clock.now_ms,
-        clock.monotonic,
-    )
-    with user_code(head.id):
-        operator = head.operator()
-    chain = OperatorChain([(head.id, operator)], WorkTime(clock), BufferLimit())
+def open_once(
+    node: Node,
+    registry: StateRegistry,
+    key_groups: int,
+    clock: Clock,
+    allowed: Collection[str] = (),
+) -> None:
+    """Open an operator on an empty table and close it again: then the registry has its states.
+
+    Raises StateSchemaError for states that do not go with those that the registry had, but for
+    `allowed` ones, and UserFunctionError.
+    """
+    assert node.operator is not None
+    owned = range_of(0, key_groups, 1)
+    backend = backend_without_log(registry, key_groups, owned, MemoryTable(), clock)
+    with user_code(node.id):
+        operator = node.operator()
+    chain = OperatorChain([(node.id, operator)], WorkTime(clock), BufferLimit())
     try:
         chain.open(OperatorContext(clock, backend))
-        registry.check_renamed(config.allow_non_restored_state)
+        registry.check_renamed(allowed)
     finally:
         chain.close()

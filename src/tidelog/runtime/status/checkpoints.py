@@ -186,6 +186,12 @@ class HydrationStatus:
         watch="The job stops as long.",
         default=0.0,
     )
+    stalled: int = gauge(
+        "hydration_stalled_tables",
+        "Tables whose operators take no records until they are whole, as changes have made many "
+        "files.",
+        watch="Above 0 for long: start such a job with `restore.begin` when-whole.",
+    )
     seconds: float | None = gauge(
         "hydration_seconds",
         "Time from the first record until all tables were whole; absent until then.",

@@ -64,6 +64,9 @@ class Caller(Protocol):
     def end(self) -> None:
         """The states are about to be closed: nobody may touch them any more."""
 
+    def block_steps(self, blocked: bool) -> None:
+        """Let no step begin, or let steps begin again."""
+
     def wake_at_next_change(self) -> None:
         """Nothing is left to flush: the caller is to set `wake` with its next change."""
 
@@ -90,6 +93,8 @@ class CallerTask(Task):
         self._aborted = asyncio.Event()
         """The checkpoint is given up whose barrier waits for the caller."""
         self._pending_checkpoint: CheckpointId | None = None
+        self._is_stalled = False
+        """No step may begin before the table is whole."""
         log = parts.snapshotter.log
         if log is None or log.complete:  # a program that only looks costs nothing
             self._durable_progress = self._progress()
@@ -112,7 +117,7 @@ class CallerTask(Task):
     def _has_no_work(self) -> bool:
         """Nothing is to be done before the caller or a checkpoint wakes the task."""
         backend = self.parts.backend
-        return not (backend.buffered or backend.sweeps or self._caller.change)
+        return not (self._is_stalled or backend.buffered or backend.sweeps or self._caller.change)
 
     def abort(self, checkpoint: CheckpointId) -> None:
         super().abort(checkpoint)
@@ -121,6 +126,7 @@ class CallerTask(Task):
 
     async def run(self) -> None:
         clock = self.parts.effects.clock
+        self._is_stalled = self._is_table_stalled()  # nothing was written yet
         self._caller.begin(self._wake)
         try:
             while not self._leaving:
@@ -166,6 +172,11 @@ class CallerTask(Task):
         with self._until_room():
             await self._memory_free()
             await self._flush_if_due()
+        is_stalled = self._is_table_stalled()
+        # A checkpoint lets steps begin again at its end.
+        if self._pending_checkpoint is None and (is_stalled or self._is_stalled):
+            self._is_stalled = is_stalled
+            self._caller.block_steps(is_stalled)
 
     def _until_room(self) -> AbstractContextManager[None]:
         """The caller waits in the block if memory has no room for more of what it writes.

@@ -23,13 +23,13 @@ class RowFetches:
     """The fetches for the buffers of one task."""
 
     def __init__(self, parts: TaskParts, gate: Gate) -> None:
-        self._parts = parts
-        self._gate = gate
+        self._parts, self._gate = parts, gate
         self._ahead = max(0, _BUFFERS // len(gate.channels) - 1)
         gate.widen(self._ahead)
         self._backend = parts.backend
         assert parts.backend.hydration is not None
         self._hydration = parts.backend.hydration
+        self._hydration.notify(gate.wake)  # which delivers nothing while the table is stalled
         self._begun: dict[int, tuple[KeyedBatch, asyncio.Task[None]]] = {}
         """By the identity of a buffer, which cannot be another's as long as it is here."""
 

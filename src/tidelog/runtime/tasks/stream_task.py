@@ -76,7 +76,7 @@ class StreamTask(Task):
         self._row_fetches = None if parts.backend.is_whole else RowFetches(parts, gate)
         self._tracks_origins = parts.chain.event_time is not None or parts.output.announces_splits
         self._follow_origins(OriginChanges([origin for _, origin in self._origins.unannounced]))
-        gate.deliver_while(lambda: parts.output.available)
+        gate.deliver_while(self._has_room)
         parts.output.notify(gate.wake)
         gate.watched_by(parts.output.work.standstills)
 
@@ -133,7 +133,7 @@ class StreamTask(Task):
         output = self.parts.output
         # After the barrier of a stop nothing may be emitted.
         while (firing := self._firing) is not None and self._stopping_with is None:
-            if output.available:
+            if self._has_room():
                 received = await self.gate.interruption()
             else:
                 with output.work.waiting():
@@ -143,14 +143,14 @@ class StreamTask(Task):
             if self.gate.has_next and not firing.due:
                 break
             await self._fire_on(firing)
-        if output.available:
+        if self._has_room():
             return await self.gate.get()
         with output.work.waiting():
             return await self.gate.get()
 
     async def _handle(self, received: tuple[int, Message] | Barrier | None) -> None:
         match received:
-            case None if self.parts.output.available and self._stopping_with is None:
+            case None if self._has_room() and self._stopping_with is None:
                 await self._tick(self.parts.effects.clock.now_ms())
             case Barrier():
                 decision = self._alignment.announced(received, self._now())

@@ -7,7 +7,7 @@ entry; afterwards the query's checkpoint says where the job is.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -26,9 +26,9 @@ from tidelog.checkpoint.retention import slot_ranges
 from tidelog.checkpoint.slots import SlotLog, list_slots, read_slot
 from tidelog.errors import ConfigError, RestoreError
 from tidelog.ids import CheckpointId, KeyGroup, SeqNo, Slot
-from tidelog.spark.checkpoint.checkpoint import COMMITS, OFFSETS, store_url
+from tidelog.spark.checkpoint.checkpoint import OFFSETS, store_url
 from tidelog.spark.checkpoint.commits import Offsets, read_offsets
-from tidelog.spark.handover.document import Handover, QueryDirectory
+from tidelog.spark.handover.document import RETURN, Handover, QueryDirectory, Return
 from tidelog.spark.handover.pages import (
     GroupFacts,
     StoredOperator,
@@ -45,7 +45,6 @@ from tidelog.spark.handover.writing import (
     Target,
     WrittenSubtask,
 )
-from tidelog.spark.job.descriptions import stored_descriptions
 from tidelog.spark.job.sinks import Ledger
 from tidelog.spark.operators.layout import OperatorDescription, Row
 from tidelog.spark.source.parts import ReadSession, connected
@@ -67,10 +66,6 @@ class Batch:
 
     number: int
     offsets: Offsets
-    watermark: int
-    """Event time up to which its timers have fired."""
-    next_watermark: int
-    """What is late from now on is at or below this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +105,13 @@ def bring_back(
     *,
     access: StoreAccess = PLAIN,
     parallelism: int | None = None,
+    without_positions: bool = False,
 ) -> Savepoint:
     """Make the savepoint `URL@NAME` of the query whose checkpoint is at `location`.
 
-    Each operator has so many subtasks in it, None: as many as Spark has cores. The store is that
+    Each operator has so many subtasks in it, None: as many as Spark has cores. A savepoint
+    `without_positions` has the operators alone: the job reads its sources from their start. The
+    store is that
     which the job moved from, or an empty one. What was interrupted can be repeated: until the
     savepoint is there, the store says that the job is in Spark. Raises ConfigError and RestoreError
     for a query or a store that this cannot be, before anything is written, and what Spark and the
@@ -121,7 +119,7 @@ def bring_back(
     """
     origin = parse_origin(target)
     name = check_name(str(origin.checkpoint))
-    query = read_query(location, StoreAccess(access.endpoint))
+    query = read_query(location, access, without_positions=without_positions)
     numbers = operator_numbers(spark, location)
     cores = spark.sparkContext.defaultParallelism
     with connected(store_url(origin.url), access) as session:
@@ -142,7 +140,7 @@ def bring_back(
                 start=SeqNo(last + 1),
             )
             logs = _written(spark, on_spark, aim)
-            operators.append(operator_state(description, aim, logs, facts, query.batch))
+            operators.append(operator_state(description, aim, logs, facts))
         for source in query.sources.sources:
             operators.append(_source_state(session, query, source, aims[source.source]))
         entry = Savepoint(
@@ -159,7 +157,7 @@ def bring_back(
             stop=True,
         )
         # First: a query that starts again beside its job would write everything twice.
-        QueryDirectory(location, access).move_to(f"{origin.url}@{name}")
+        QueryDirectory(location, access).put(RETURN, Return(f"{origin.url}@{name}"))
         session.run(slots.append(entry))
     return entry
 
@@ -188,15 +186,39 @@ def _targets(
     return targets
 
 
-def read_query(location: str, access: StoreAccess = PLAIN) -> StoppedQuery:
-    """What a checkpoint says; raises ConfigError for the query of no job, and RestoreError for one
-    that was killed in the middle of a batch.
+def read_query(
+    location: str, access: StoreAccess = PLAIN, *, without_positions: bool = False
+) -> StoppedQuery:
+    """What a checkpoint says; raises ConfigError for the query of no job, and for one whose
+    positions are not those of the job's sources; RestoreError for one that was killed in the middle
+    of a batch.
     """
-    directory, ledger = QueryDirectory(location, access), Ledger(location, access)
-    sources, handover = directory.sources(), directory.read_if_any()
+    directory = QueryDirectory(location, access)
+    ledger = Ledger(directory)
+    sources, handover = directory.sources(), directory.handover()
+    if without_positions:
+        sources = msgspec.structs.replace(sources, sources=())
+    elif sources.frames:
+        raise ConfigError(
+            f"query at {location}",
+            expected="one that reads by the job's own sources, as `tidelog spark run` starts it",
+            found=f"data frames in place of sources {', '.join(sources.frames)} (run_operator): "
+            "how far these are read is not known in terms of the sources",
+            action="add --without-positions for a savepoint of the operators alone. The job then "
+            "reads its sources from their start: give it only what the query has not read",
+        )
     splits: dict[str, Mapping[str, bytes]] = {}
+    number = max(directory.batches(), default=None)
+    if number is None:
+        raise ConfigError(
+            f"checkpoint {location}",
+            expected="a query that has committed a batch",
+            found="none",
+            action="let the query run, and stop it; before its first batch the job's savepoint is "
+            "what there is",
+        )
     with connected(directory.url, access) as session:
-        batch = session.run(_last_batch(session.store))
+        batch = Batch(number, session.run(_offsets(session.store, number)))
         for source in sources.sources:
             before = {} if handover is None else handover.splits.get(source.source, {})
             reading = read_splits(session.store, batch.offsets, source, before)
@@ -210,31 +232,14 @@ def read_query(location: str, access: StoreAccess = PLAIN) -> StoppedQuery:
             action="start the query again with `tidelog spark run ... --available-now`, and repeat "
             "this when it has ended",
         )
-    descriptions = stored_descriptions(location, access)
     starts = ledger.last_start()
-    return StoppedQuery(location, sources, descriptions, handover, batch, splits, starts)
+    return StoppedQuery(
+        location, sources, directory.descriptions(), handover, batch, splits, starts
+    )
 
 
-async def _last_batch(store: ObjectStore) -> Batch:
-    numbers: list[int] = []
-    async for info in store.list(COMMITS):
-        number = info.name.removeprefix(COMMITS)
-        if number.isdecimal():
-            numbers.append(int(number))
-    if not numbers:
-        raise ConfigError(
-            f"checkpoint {store.url}",
-            expected="a query that has committed a batch",
-            found="none",
-            action="let the query run, and stop it; before its first batch the job's savepoint is "
-            "what there is",
-        )
-    last = max(numbers)
-    offsets = read_offsets(await store.get(f"{OFFSETS}{last}"))
-    commit = await store.get(f"{COMMITS}{last}")
-    facts = msgspec.json.decode(commit.split(b"\n")[1] or b"{}", type=dict[str, Any])
-    watermark = int(offsets.metadata.get("batchWatermarkMs") or 0)
-    return Batch(last, offsets, watermark, int(facts.get("nextBatchWatermarkMs") or watermark))
+async def _offsets(store: ObjectStore, batch: int) -> Offsets:
+    return read_offsets(await store.get(f"{OFFSETS}{batch}"))
 
 
 async def _check_target(store: ObjectStore, query: StoppedQuery, name: str) -> None:
@@ -286,16 +291,14 @@ def operator_state(
     target: Target,
     logs: Mapping[int, WrittenSubtask],
     facts: Mapping[int, GroupFacts],
-    batch: Batch,
 ) -> OperatorState:
     """A keyed operator as a manifest has it. Pure."""
-    times = _event_times(description, facts, batch)
+    times = _event_times(description, facts)
     subtasks: list[SubtaskState] = []
     for index in range(target.parallelism):
         groups = range_of(index, target.key_groups, target.parallelism)
         minimum = min(times[group] for group in groups)
         later = {group: times[group] for group in groups if times[group] > minimum}
-        next_mark = batch.next_watermark
         log = logs.get(index)
         subtasks.append(
             SubtaskState(
@@ -307,7 +310,6 @@ def operator_state(
                 log=() if log is None else log.log,
                 start=target.start,
                 watermark=None if minimum == UNKNOWN else minimum,
-                advancing=next_mark if next_mark > max(minimum, 0) else None,
                 ahead=EventTime(minimum, later).stored(),
             )
         )
@@ -322,15 +324,14 @@ def operator_state(
 
 
 def _event_times(
-    description: OperatorDescription, facts: Mapping[int, GroupFacts], batch: Batch
+    description: OperatorDescription, facts: Mapping[int, GroupFacts]
 ) -> dict[int, int]:
-    """How far event time is in each key group: Spark has fired up to that of the batch in all."""
+    """How far event time is in each key group: what is due has fired in the same batch."""
     begin = EventTime.restored(description.watermark, description.ahead)
     times: dict[int, int] = {}
     for group in range(description.key_groups):
         watermark = facts[group].watermark if group in facts else None
-        time = begin.of(group.to_bytes(2, "big")) if watermark is None else watermark
-        times[group] = max(time, batch.watermark) if batch.watermark else time
+        times[group] = begin.of(group.to_bytes(2, "big")) if watermark is None else watermark
     return times
 
 

@@ -1,28 +1,42 @@
-"""What a query has taken over from a job, kept in the query's checkpoint.
+"""What tidelog keeps of a job in the checkpoint of its query, beside what Spark has there.
 
-Invariants: it is written before the first batch is planned, and not changed after that batch is
-committed; from then on the query needs nothing of the job's store.
+Invariants: what a query has taken over is written before its first batch is planned, and not
+changed after that batch is committed; from then on it needs nothing of the job's store. Documents
+are not encrypted, as the rest of a checkpoint of Spark.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
 from tidelog.checkpoint.manifest import OperatorState, SubtaskState
 from tidelog.errors import ConfigError, ObjectNotFoundError, RestoreError
 from tidelog.ids import CheckpointId, Generation, Slot
-from tidelog.spark.checkpoint.checkpoint import COMMITS, store_url
+from tidelog.spark.checkpoint.checkpoint import COMMITS, listed_batches, store_url
 from tidelog.spark.handover.sources import QuerySources
-from tidelog.spark.source.parts import ReadSession, connected
+from tidelog.spark.operators.layout import OPERATORS, Descriptions, QueryOperators
+from tidelog.spark.source.parts import connected
 from tidelog.storage.document import FORMAT_VERSION, open_document, seal_document
 from tidelog.storage.open import PLAIN, StoreAccess
+from tidelog.storage.port import ObjectStore
 
-NAME: Final = "tidelog-handover.json"
-SOURCES_NAME: Final = "tidelog-sources.json"
-RETURN_NAME: Final = "tidelog-return.json"
+HANDOVER: Final = "tidelog-handover.json"
+SOURCES: Final = "tidelog-sources.json"
+RETURN: Final = "tidelog-return.json"
 
 T = TypeVar("T")
+
+
+class SplitPosition(NamedTuple):
+    """How far a job has read a split of a source."""
+
+    is_ended: bool
+    position: Any = None
+
+
+Positions = Mapping[str, SplitPosition]
+"""By the name of the split, ascending."""
 
 
 class Handover(msgspec.Struct, frozen=True):
@@ -49,11 +63,14 @@ class Handover(msgspec.Struct, frozen=True):
                 return operator
         raise self._none(f"operator {name!r}", [operator.id for operator in self.operators])
 
-    def stored_splits(self, source: str) -> Mapping[str, bytes]:
-        """What is stored of each split of a source; raises ConfigError where the job had none."""
+    def positions(self, source: str) -> Positions:
+        """How far each split of a source is read; raises ConfigError where the job had none."""
         if source not in self.splits:
             raise self._none(f"source {source!r}", self.splits)
-        return self.splits[source]
+        positions: dict[str, SplitPosition] = {}
+        for split, data in sorted(self.splits[source].items()):
+            positions[split] = SplitPosition(*msgspec.msgpack.decode(data)[:2])
+        return positions
 
     def _none(self, what: str, names: Iterable[str]) -> ConfigError:
         return ConfigError(
@@ -93,56 +110,63 @@ class Return(msgspec.Struct, frozen=True):
 
 
 class QueryDirectory:
-    """The checkpoint of a query as far as a handover needs it; `location` is as Spark has it."""
+    """The checkpoint of a query; `location` is as Spark has it."""
 
     def __init__(self, location: str, access: StoreAccess = PLAIN) -> None:
+        self.location = location
         self.url = store_url(location)
-        # A checkpoint of Spark's is never encrypted by us.
-        self._access = StoreAccess(access.endpoint)
+        self._access = msgspec.structs.replace(access, encryption_key=None)
 
-    def has_batch(self) -> bool:
-        """Whether a batch of the query is committed: the initial state is in its own state."""
+    def batches(self) -> list[int]:
+        """The committed batches that are there, in order. With one, what operators begin with is in
+        their own state.
+        """
         with connected(self.url, self._access) as session:
-            return session.run(_has_commits(session))
+            return session.run(listed_batches(session.store, COMMITS))
 
-    def read(self) -> Handover:
+    def handover(self) -> Handover | None:
+        """What the query took over; None: it began without."""
+        return self.read(HANDOVER, Handover)
+
+    def required_handover(self) -> Handover:
         """What the query took over; raises ConfigError where it began without."""
-        handover = self.read_if_any()
+        handover = self.handover()
         if handover is None:
             raise ConfigError(
                 f"checkpoint {self.url}",
-                expected=f"{NAME}, as of a query that began with state of a job",
+                expected=f"{HANDOVER}, as of a query that began with state of a job",
                 found="a query that began without",
                 action="leave the savepoint out, or begin with a new checkpoint directory",
             )
         return handover
 
-    def read_if_any(self) -> Handover | None:
-        """What the query took over; None: it began without."""
-        return self._document(NAME, Handover)
-
-    def write(self, handover: Handover) -> None:
-        """Keep what the query takes over with its first batch."""
-        self._put(NAME, handover)
-
     def sources(self) -> QuerySources:
         """The sources of the query's job; raises ConfigError for the query of no job."""
-        sources = self._document(SOURCES_NAME, QuerySources)
+        sources = self.read(SOURCES, QuerySources)
         if sources is None:
             raise ConfigError(
                 f"checkpoint {self.url}",
-                expected="that of a job, as `tidelog spark run` starts it",
+                expected="that of a job, as `tidelog spark run` or run_operator starts it",
                 found="one without a description of the job's sources",
                 action="name the checkpoint directory of such a query",
             )
         return sources
+
+    def descriptions(self) -> Descriptions:
+        """What the rows of the query's operators mean; nothing before its first start."""
+        document = self.read(OPERATORS, QueryOperators)
+        operators = () if document is None else document.operators
+        return {description.operator: description for description in operators}
+
+    def keep_descriptions(self, descriptions: Descriptions) -> None:
+        self.put(OPERATORS, QueryOperators(tuple(descriptions.values())))
 
     def begin(self, sources: QuerySources) -> None:
         """Keep what the sources of a query are that starts.
 
         Raises RestoreError for one whose job runs embedded again.
         """
-        returned = self._document(RETURN_NAME, Return)
+        returned = self.read(RETURN, Return)
         if returned is not None:
             raise RestoreError(
                 f"query at {self.url}",
@@ -150,17 +174,14 @@ class QueryDirectory:
                 found=f"that it went back to savepoint {returned.savepoint}",
                 action="let the job run there; to bring it to Spark again, stop it by a savepoint, "
                 "and begin with that in a new checkpoint directory; if that savepoint was never "
-                f"completed, repeat `tidelog spark savepoint`, or remove {RETURN_NAME} from the "
+                f"completed, repeat `tidelog spark savepoint`, or remove {RETURN} from the "
                 "checkpoint to let the query go on",
                 retry_safe=False,
             )
-        self._put(SOURCES_NAME, sources)
+        self.put(SOURCES, sources)
 
-    def move_to(self, savepoint: str) -> None:
-        """Start the query no more: its job is at a savepoint."""
-        self._put(RETURN_NAME, Return(savepoint))
-
-    def _document(self, name: str, kind: type[T]) -> T | None:
+    def read(self, name: str, kind: type[T]) -> T | None:
+        """A document; None: it is not there."""
         with connected(self.url, self._access) as session:
             try:
                 data = session.run(session.store.get(name))
@@ -168,13 +189,21 @@ class QueryDirectory:
                 return None
         return open_document(data, name, kind)
 
-    def _put(self, name: str, document: msgspec.Struct) -> None:
+    def put(self, name: str, document: msgspec.Struct, *, create: bool = False) -> None:
+        """Store a document; one to `create` raises ObjectExistsError where there is one."""
         with connected(self.url, self._access) as session:
-            session.run(session.store.put(name, seal_document(document)))
+            store = session.store.create if create else session.store.put
+            session.run(store(name, seal_document(document)))
 
+    def names(self, folder: str) -> list[str]:
+        """The documents in a folder, in order."""
 
-async def _has_commits(session: ReadSession) -> bool:
-    async for info in session.store.list(COMMITS):
-        if info.name.removeprefix(COMMITS).isdecimal():
-            return True
-    return False
+        async def listed(store: ObjectStore) -> list[str]:
+            return sorted([info.name async for info in store.list(folder)])
+
+        with connected(self.url, self._access) as session:
+            return session.run(listed(session.store))
+
+    def delete(self, name: str) -> None:
+        with connected(self.url, self._access) as session:
+            session.run(session.store.delete(name))

@@ -8,10 +8,8 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
-
-import msgspec
 
 from tidelog.connectors.files.compressed import MEMBERS, CompressedText
 from tidelog.connectors.files.line_reader import PlainText
@@ -30,21 +28,6 @@ _FROM_THE_OLDEST: Final = -2
 _LEGAL: Final = "/-._~!$&'()*+,;=:@"
 """ASCII characters that the path of a Java URI has as they are, besides letters and digits."""
 _CHUNK_BYTES: Final = 1 << 20
-
-
-class StoredSplit(NamedTuple):
-    """How far a job has read a split."""
-
-    name: str
-    is_ended: bool
-    position: Any
-
-
-def positions_of(splits: Mapping[str, bytes]) -> Iterator[StoredSplit]:
-    """The stored splits of a source, in the order of their names."""
-    for name, data in sorted(splits.items()):
-        is_ended, position, *_ = msgspec.msgpack.decode(data)
-        yield StoredSplit(name, is_ended, position)
 
 
 def starting_offsets(
@@ -70,7 +53,7 @@ def starting_offsets(
     offsets: dict[str, dict[str, int]] = {}
     for topic, count in (partitions or {}).items():
         offsets[topic] = dict.fromkeys(map(str, range(count)), _FROM_THE_OLDEST)
-    for split, _, position in positions_of(handover.stored_splits(source)):
+    for split, (_, position) in handover.positions(source).items():
         topic, number = TopicPartition.of(split)
         if number < 0 or not (position in (None, EARLIEST) or type(position) is int):
             raise _not_of(source, "a KafkaSource, with offsets of partitions", split, position)
@@ -126,13 +109,16 @@ def unread_files(
         )
     uris: list[str] = []
     make_directory(target)
-    for number, split in enumerate(positions_of(handover.stored_splits(source))):
-        if not split.is_ended and split.position is None:
+    for number, (split, (is_ended, position)) in enumerate(handover.positions(source).items()):
+        if not is_ended and position is None:
             continue
-        file = root / split.name if root.is_dir() else root
+        file = root / split if root.is_dir() else root
         uris += java_uris(file)
-        if not split.is_ended:
-            _write_tail(source, file, split, target / f"{number:06d}", header=header)
+        if is_ended:
+            continue
+        if not isinstance(position, list) or len(position) not in (3, 6):
+            raise _not_of(source, "a source of lines, with offsets in files", split, position)
+        _write_tail(file, position, target / f"{number:06d}", header=header)
     return UnreadFiles(tuple(uris), str(target))
 
 
@@ -145,11 +131,8 @@ def java_uris(file: Path) -> tuple[str, str]:
     return f"file:{path}", f"file://{path}"
 
 
-def _write_tail(source: str, file: Path, split: StoredSplit, target: Path, *, header: bool) -> None:
+def _write_tail(file: Path, position: list[Any], target: Path, *, header: bool) -> None:
     """Write what comes after a position, unless an earlier call has."""
-    position = split.position
-    if not isinstance(position, list) or len(position) not in (3, 6):
-        raise _not_of(source, "a source of lines, with offsets in files", split.name, position)
     if target.exists():
         return
     input_file = InputFile(file)

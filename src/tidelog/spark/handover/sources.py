@@ -47,7 +47,10 @@ class QuerySources(msgspec.Struct, frozen=True):
 
     job: str
     key_groups: int
-    sources: tuple[SourceDescription, ...]
+    sources: tuple[SourceDescription, ...] = ()
+    frames: tuple[str, ...] = ()
+    """The sources that data frames of the user's own stand for: how far those are read is in no
+    terms of the job."""
     format: int = FORMAT_VERSION
 
 

@@ -6,15 +6,11 @@ with the same result. Nothing of the store is read once the first batch is commi
 """
 
 import logging
-from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from tidelog.checkpoint.manifest import Author, Checkpoint, OperatorState, Savepoint, Start
-from tidelog.checkpoint.sizes import layer_bytes
+from tidelog.checkpoint.manifest import Author, Savepoint, Start
 from tidelog.checkpoint.slots import SlotLog, list_slots, read_slot
 from tidelog.checkpoint.startup import moved_away
 from tidelog.effects import Effects
@@ -25,128 +21,47 @@ from tidelog.runtime.graph import Job
 from tidelog.runtime.restore.choose import RestorePlan, Resumption, check_name
 from tidelog.runtime.restore.plan import plan_restore
 from tidelog.runtime.restore.settle import settle
-from tidelog.spark.handover.begin import Origin, handover_of
-from tidelog.spark.handover.document import Handover, QueryDirectory
-from tidelog.spark.handover.positions import positions_of
-from tidelog.spark.handover.savepoint import StoredSavepoint, event_time_of, read_savepoint
-from tidelog.spark.job.sinks import Ledger, Predecessor
-from tidelog.spark.job.sources import Positions, SplitPosition
-from tidelog.spark.operators.layout import INITIAL_COLUMNS, InitialState, OperatorDescription
+from tidelog.spark.handover.begin import Beginning, Origin, handover_of
+from tidelog.spark.handover.document import HANDOVER, Handover, QueryDirectory
+from tidelog.spark.handover.savepoint import StoredSavepoint, read_savepoint
+from tidelog.spark.job.sinks import Ledger
 from tidelog.spark.source.parts import ReadSession, connected
-from tidelog.state.event_time import UNKNOWN
-from tidelog.storage.open import StoreAccess
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
 
-PARTITION_BYTES: Final = 128 << 20
-"""Stored bytes of state, compressed, for which a state partition of the query is made."""
 
-
-@dataclass(frozen=True, slots=True)
-class JobHandover:
-    """What a query takes over of a job, or has taken over."""
-
-    handover: Handover
-    savepoint: StoredSavepoint | None
-    """None: the first batch of the query is committed."""
-
-    @property
-    def predecessor(self) -> Predecessor:
-        """What the job's sinks know of it."""
-        return Predecessor(self.handover.generation or 0, self.handover.checkpoint_id)
-
-    def initial(self, spark: "SparkSession") -> dict[str, InitialState]:
-        """What each operator begins with; nothing once a batch is committed."""
-        if self.savepoint is None:
-            return {}
-        states: dict[str, InitialState] = {}
-        for operator in self.handover.operators:
-            if operator.id not in self.handover.splits:
-                rows = self.savepoint.frame(spark, operator.id, *INITIAL_COLUMNS)
-                states[operator.id] = InitialState(described(operator), rows)
-        return states
-
-    def positions(self) -> dict[str, Positions]:
-        """Where each source reads on, also in later starts of the query."""
-        positions: dict[str, Positions] = {}
-        for source, splits in self.handover.splits.items():
-            positions[source] = {
-                split.name: SplitPosition(split.is_ended, split.position)
-                for split in positions_of(splits)
-            }
-        return positions
-
-    def state_partitions(self, cores: int) -> int | None:
-        """How many partitions the state needs, which a query keeps for ever; None: it has them.
-
-        Key groups are not divided, so more of them than key groups would be empty.
-        """
-        if self.savepoint is None:
-            return None
-        checkpoint = self.savepoint.checkpoint
-        groups = max((operator.key_groups for operator in checkpoint.operators), default=1)
-        return min(groups, max(cores, -(-state_bytes(checkpoint) // PARTITION_BYTES)))
-
-
-def state_bytes(checkpoint: Checkpoint) -> int:
-    """Stored bytes of the operator with most state."""
-    sizes: Counter[str] = Counter()
-    for operator, layer in checkpoint.layers():
-        sizes[operator.id] += layer_bytes(layer)
-    return max(sizes.values(), default=0)
-
-
-def described(operator: OperatorState) -> OperatorDescription:
-    """An operator of a checkpoint as `transformWithState` gets it."""
-    event_time = event_time_of(operator)
-    return OperatorDescription(
-        operator=operator.id,
-        key_groups=operator.key_groups,
-        states=operator.states,
-        key_types=operator.key_types,
-        meaning=operator.meaning,
-        watermark=None if event_time.watermark == UNKNOWN else event_time.watermark,
-        ahead=event_time.stored(),
-        seqno=max((subtask.seqno for subtask in operator.subtasks), default=0),
-    )
-
-
-def take_over(job: Job, origin: Origin, allowed: Collection[str] = ()) -> JobHandover:
+def take_over(job: Job, origin: Origin, allowed: Collection[str] = ()) -> Beginning:
     """What the job's query begins with. The old job is fenced when this returns.
 
     `allowed` names state that may be dropped, as `JobConfig.allow_non_restored_state`. Raises
     RestoreError, StateSchemaError and others of a restore where the job does not go with the
     savepoint, before anything is fenced; FencedError, and what stores and sinks raise.
     """
-    directory = QueryDirectory(origin.checkpoint, origin.access)
-    if directory.has_batch():
-        return JobHandover(directory.read(), None)
+    directory = origin.directory
+    if directory.batches():
+        return Beginning(directory.required_handover(), None)
     savepoint = read_savepoint(origin.savepoint, origin.access)
     _require_stop(savepoint)
     with connected(savepoint.url, origin.access) as session:
         plan = _plan(job, savepoint, allowed, session.effects)
         author = session.run(_fence(savepoint, directory.url, session))
         # Not again when sinks know of a start of the query: it began after this.
-        if not Ledger(origin.checkpoint, StoreAccess(origin.access.endpoint)).last_start():
+        if not Ledger(directory).last_start():
             session.run(settle(job, plan, author, session.effects))
     Event.JOB_MOVED.log(logger, job=job.name, location=directory.url)
     handover = _restored(handover_of(savepoint), plan, author)
-    directory.write(handover)
-    return JobHandover(handover, savepoint)
+    directory.put(HANDOVER, handover)
+    return Beginning(handover, savepoint)
 
 
-def resumed(checkpoint: str) -> JobHandover | None:
+def resumed(directory: QueryDirectory) -> Beginning | None:
     """What a query has taken over that starts again; None: it began without state of a job.
 
     Raises ConfigError where it has not taken over all: it would begin without.
     """
-    directory = QueryDirectory(checkpoint)
-    handover = directory.read_if_any()
-    if handover is None or directory.has_batch():
-        return None if handover is None else JobHandover(handover, None)
+    handover = directory.handover()
+    if handover is None or directory.batches():
+        return None if handover is None else Beginning(handover, None)
     raise ConfigError(
         f"query at {directory.url}",
         expected=f"the savepoint that it begins with, checkpoint {handover.checkpoint} of "

@@ -1,8 +1,8 @@
 """The stages of a job as data frames: rows of Spark that carry buffers of records.
 
-Invariants: the rows of a stage are its branches, the key groups and the buffers of `operators`;
-rows with a mark have nothing else, and are there to move Spark's watermark, which is the greatest
-mark. Rows with records have no mark, so Spark never drops them as late: the operators decide.
+Invariants: a row of a stage is of a branch and a key group, and has either a buffer of records or
+a mark, of which each key group of the branch gets the same. Spark knows nothing of event time: so
+it drops nothing, and any operator may follow any other one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,35 +11,46 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.node import Node
-from tidelog.spark.job.plan import Descriptions, JobPlan
+from tidelog.spark.job.plan import JobPlan
 from tidelog.spark.operators.group import GroupOperator, OperatorPlan
-from tidelog.spark.operators.layout import GROUP, ROWS, InitialState, Row, pack
-from tidelog.spark.operators.records import BRANCH, DATA, MARK
+from tidelog.spark.operators.layout import (
+    GROUP,
+    ROWS,
+    TIME_MODES,
+    Descriptions,
+    InitialState,
+    Row,
+    pack,
+)
+from tidelog.spark.operators.records import BRANCH, DATA, LATE, TIMES
 from tidelog.spark.operators.stage import Output, Stage, StagePlan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 NOW: Final = "tidelog_now"
-OUTPUT_SCHEMA: Final = f"{BRANCH} int, {GROUP} int, {DATA} binary, {MARK} timestamp"
+OUTPUT_SCHEMA: Final = f"{BRANCH} int, {GROUP} int, {DATA} binary, {TIMES} binary, {LATE} int"
 _SCHEMA: Final = pa.schema(
     [
         (BRANCH, pa.int32()),
         (GROUP, pa.int32()),
         (DATA, pa.binary()),
-        (MARK, pa.timestamp("us", "UTC")),
+        (TIMES, pa.binary()),
+        (LATE, pa.int32()),
     ]
 )
-_MODES: Final = {"none": "None", "processing": "ProcessingTime", "event": "EventTime"}
+LATE_RECORDS: Final = "late_records"
+"""The name of the figure in Spark's progress, before a colon and the name of the operator."""
 _OUTPUT_BYTES: Final = 4 << 20
 _INITIAL_BYTES: Final = 256 << 10
-_IN_MS: Final = 1000
 
 
 class SourceReader(Protocol):
     """Makes records of what Spark has of a source; travels to executors."""
+
+    ends_splits: bool
+    """A split is in one batch alone."""
 
     def read(self, batch: pa.RecordBatch) -> Iterator[tuple[str, list[Any]]]:
         """Splits and records of theirs."""
@@ -50,6 +61,8 @@ class SourceFrame(NamedTuple):
 
     frame: "DataFrame"
     reader: SourceReader
+    splits: Mapping[str, int | None] = {}
+    """Splits that event time waits for, and the greatest event time that was read there."""
 
 
 class SourcePass:
@@ -74,9 +87,9 @@ class SourcePass:
                     yield from stage.flush()
                     stage.read_from(split)
                     current = split
-                yield from stage.push((Batch(records),))
+                yield from stage.read(records)
         yield from stage.flush()
-        yield from stage.marks()
+        yield from stage.marks(has_ended=self._reader.ends_splits)
 
 
 class Frames:
@@ -93,6 +106,7 @@ class Frames:
         self._sources = sources
         self._descriptions = descriptions
         self._initial = initial
+        self._observed: set[str] = set()
 
     def output(self) -> "DataFrame":
         """What leaves the query, as rows of `OUTPUT_SCHEMA`."""
@@ -110,42 +124,41 @@ class Frames:
         from pyspark.sql import functions as f  # noqa: PLC0415  (heavy)
 
         assert node.operator is not None
-        time = self._plan.time_of(node)
         inputs: dict[int, Node] = {id(head): head for head, _, _ in self._plan.inputs(node)}
-        frames = [self._input(head, node, time) for head in inputs.values()]
+        frames = [self._input(head, node) for head in inputs.values()]
         rows = reduce(lambda one, other: one.unionByName(other), frames)
         # The time of the batch: the same when Spark repeats it.
         rows = rows.withColumn(NOW, f.unix_millis(f.current_timestamp()))
         plan = OperatorPlan(
             node.operator,
             self._descriptions[node.id],
-            time,
+            self._plan.ticks(node),
+            self._plan.time_inputs(node, self._sources),
             stage,
-            follows_operator=any(head.keyed for head in inputs.values()),
             key_types=node.key_types,
             value_types=node.value_types,
         )
         initial = self._initial.get(node.id)
         operator: Any = GroupOperator(plan)  # Spark asks for the methods alone
-        return rows.groupBy(GROUP).transformWithState(
+        output = rows.groupBy(GROUP).transformWithState(
             operator,
             OUTPUT_SCHEMA,
             "Append",
-            _MODES[time],
+            TIME_MODES[plan.clock],
             None if initial is None else initial_rows(initial.rows).groupBy(GROUP),
-            MARK if time == "event" else "",
         )
+        if not plan.inputs or node.id in self._observed:
+            return output
+        self._observed.add(node.id)
+        late = f.coalesce(f.sum(LATE), f.lit(0)).alias(LATE_RECORDS)
+        return output.observe(f"{LATE_RECORDS}:{node.id}", late)
 
-    def _input(self, head: Node, node: Node, time: str) -> "DataFrame":
+    def _input(self, head: Node, node: Node) -> "DataFrame":
         """The records that an operator gets of a stage."""
         from pyspark.sql import functions as f  # noqa: PLC0415  (heavy)
 
         numbers = [number for other, _, number in self._plan.inputs(node) if other is head]
-        rows = self._stage(head, [node]).where(f.col(BRANCH).isin(numbers))
-        if head.source is not None and time == "event":
-            # The filter is of the mark, or Spark would let it pass the watermark.
-            rows = rows.withWatermark(MARK, "0 seconds").where(f.col(MARK).isNull())
-        return rows
+        return self._stage(head, [node]).where(f.col(BRANCH).isin(numbers))
 
 
 def initial_rows(rows: "DataFrame") -> "DataFrame":
@@ -192,9 +205,7 @@ def _arrow(outputs: Iterable[Output]) -> Iterator[pa.RecordBatch]:
 
 
 def _batch(outputs: list[Output]) -> pa.RecordBatch:
-    branches, groups, data, marks = zip(*outputs, strict=True)
-    micros = [None if mark is None else mark * _IN_MS for mark in marks]
-    columns = zip((branches, groups, data, micros), _SCHEMA, strict=True)
+    columns = zip(zip(*outputs, strict=True), _SCHEMA, strict=True)
     return pa.RecordBatch.from_arrays(
         [pa.array(values, field.type) for values, field in columns], schema=_SCHEMA
     )

@@ -7,12 +7,14 @@ import pyarrow as pa
 
 from tidelog.errors import ConfigError
 from tidelog.runtime.graph import Job
-from tidelog.spark.job.descriptions import describe, keep_descriptions, stored_descriptions
+from tidelog.spark.handover.begin import Beginning
+from tidelog.spark.handover.document import QueryDirectory
+from tidelog.spark.handover.sources import QuerySources
+from tidelog.spark.job.descriptions import KEY_GROUPS, describe
 from tidelog.spark.job.frames import Frames, SourceFrame
 from tidelog.spark.job.plan import JobPlan
-from tidelog.spark.operators.layout import InitialState
 from tidelog.spark.operators.records import DATA, decode_records_of
-from tidelog.spark.processor.adapter import TypeNames, shape_of
+from tidelog.spark.processor.adapter import TypeNames, nested, shape_of
 from tidelog.spark.processor.transform import check_modules, parsed_schema
 from tidelog.state.objects.classes import RecordTypes
 from tidelog.state.schema.row import Row
@@ -28,16 +30,19 @@ def operator_frame(
     name: str,
     *,
     output_schema: "StructType | str",
-    checkpoint: str,
-    initial: Mapping[str, InitialState],
+    directory: QueryDirectory,
+    beginning: Beginning | None,
 ) -> "DataFrame":
-    """The data frame of `tidelog.spark.run_operator`; `initial` is what operators begin with."""
+    """The data frame of `tidelog.spark.run_operator`, whose operators have begun with a job's."""
     check_modules()
     plan = JobPlan(job, name)
     sources = {node.id: _source(df, node.id) for node in plan.sources}
-    handed_over = {operator: state.description for operator, state in initial.items()}
-    descriptions = describe(plan.operators, stored_descriptions(checkpoint), handed_over)
-    keep_descriptions(checkpoint, descriptions)
+    session = next(iter(sources.values())).frame.sparkSession
+    initial = {} if beginning is None else beginning.initial(session)
+    descriptions = describe(plan.operators, directory.descriptions(), initial)
+    key_groups = max((one.key_groups for one in descriptions.values()), default=KEY_GROUPS)
+    directory.begin(QuerySources(job.name, key_groups, frames=tuple(sources)))
+    directory.keep_descriptions(descriptions)
     schema = parsed_schema(output_schema)
     output = Frames(plan, sources, descriptions, initial).output()
     return output.mapInArrow(_Decoded(job.record_types, shape_of(schema), schema), schema)
@@ -58,6 +63,8 @@ def _source(df: "DataFrame | Mapping[str, DataFrame]", name: str) -> SourceFrame
 class RowReader:
     """Makes records of the rows of any data frame."""
 
+    ends_splits = True
+
     def __init__(self, columns: Sequence[str]) -> None:
         self._columns = columns
 
@@ -66,7 +73,7 @@ class RowReader:
         from pyspark import TaskContext  # noqa: PLC0415  (heavy)
 
         context = TaskContext.get()
-        columns = [map(_plain, batch.column(name).to_pylist()) for name in self._columns]
+        columns = [map(nested, batch.column(name).to_pylist()) for name in self._columns]
         rows = [Row.of(self._columns, values) for values in zip(*columns, strict=True)]
         yield str(context.partitionId() if context else 0), rows
 
@@ -94,10 +101,3 @@ class _Decoded:
         row = record if isinstance(record, tuple | Mapping) else (record,)
         fields: dict[str, Any] = self._shape.fit(row).asDict(recursive=True)
         return fields
-
-
-def _plain(value: Any) -> Any:
-    """A value of Arrow as the embedded sources give it: structs are rows."""
-    if isinstance(value, dict):
-        return Row.of(value, map(_plain, value.values()))
-    return list(map(_plain, value)) if isinstance(value, list) else value

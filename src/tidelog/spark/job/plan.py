@@ -4,20 +4,28 @@ Invariants: what cannot run on Spark as it runs embedded is refused here, before
 with the reason and another way; every edge to a keyed operator or a sink is one branch.
 """
 
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, Protocol
 
 from tidelog.errors import ConfigError
 from tidelog.runtime.graph import Job
 from tidelog.runtime.node import Edge, Node
-from tidelog.runtime.operators.operator import Operator
-from tidelog.spark.operators.group import Time
-from tidelog.spark.operators.layout import OperatorDescription
+from tidelog.runtime.operators.event_time import AssignEventTime, EventTimeOptions
+from tidelog.spark.operators.input_times import TimeInput
+from tidelog.spark.operators.layout import Descriptions
 from tidelog.spark.operators.stage import Branch, Route, StagePlan, Step
 from tidelog.state.meaning import TIME_MODE
 
 OUTPUT: Final = "output"
 """The target of the branch by which the records of a single node leave."""
+
+
+class HasSplits(Protocol):
+    """A source as a query reads it."""
+
+    @property
+    def splits(self) -> Mapping[str, int | None]:
+        """Splits that event time waits for, and the greatest event time that was read there."""
 
 
 class Input(NamedTuple):
@@ -51,7 +59,7 @@ class JobPlan:
             for edge in node.inputs:
                 self._edges.append(_Exchange(node, edge, len(self._edges) + 1))
         for node in self.nodes:
-            _check(node, self._first_operators(node))
+            _check(node)
         self._event_time = self._with_event_time()
 
     @property
@@ -67,11 +75,36 @@ class JobPlan:
     def sinks(self) -> list[Node]:
         return [node for node in self.nodes if node.sink is not None]
 
-    def time_of(self, node: Node) -> Time:
-        """Which times move the timers of a keyed operator."""
-        if id(node) in self._event_time:
-            return "event"
-        return "processing" if node.meaning.get(TIME_MODE) == "processing" else "none"
+    def ticks(self, node: Node) -> bool:
+        """Whether a keyed operator has timers of processing time."""
+        return node.meaning.get(TIME_MODE) == "processing"
+
+    @property
+    def needs_clock(self) -> bool:
+        """Whether something happens at a processing time, also in batches without input."""
+        inputs = [each for node in self.operators for each in self.time_inputs(node, {})]
+        idle = any(each.idle_after_ms is not None for each in inputs)
+        return idle or any(map(self.ticks, self.operators))
+
+    def time_inputs(self, node: Node, sources: Mapping[str, HasSplits]) -> tuple[TimeInput, ...]:
+        """The inputs of a keyed operator that have watermarks; none: it needs no event time."""
+        if id(node) not in self._event_time:
+            return ()
+        inputs: dict[str, TimeInput] = {}
+        for head, edge, _ in self.inputs(node):
+            maker = self._maker(head, edge.node)
+            name, options = self._input_name(head, maker), EventTimeOptions()
+            if name is None:
+                continue
+            if maker is not None and maker.operator is not None:
+                operator = maker.operator()
+                assert isinstance(operator, AssignEventTime), "what makes watermarks is one"
+                options = operator.options
+            delay = options.max_delay_ms + 1
+            known = sources[head.id].splits if head.id in sources else {}
+            splits = {split: time and time - delay for split, time in known.items()}
+            inputs[name] = TimeInput(name, options.idle_after_ms, splits)
+        return tuple(inputs.values())
 
     def inputs(self, node: Node) -> list[Input]:
         """Where the records of a keyed operator or a sink come from."""
@@ -95,7 +128,7 @@ class JobPlan:
         return [branch for consumer, _, branch in self._edges if consumer is sink]
 
     def stage(
-        self, head: Node, targets: Iterable[Node | None], descriptions: "Descriptions"
+        self, head: Node, targets: Iterable[Node | None], descriptions: Descriptions
     ) -> StagePlan:
         """The stage of a source or a keyed operator, as far as records go to these keyed operators
         and, None, out of the query.
@@ -119,12 +152,13 @@ class JobPlan:
         tuples = {name: tuple(routes_of) for name, routes_of in routes.items()}
         return StagePlan(head.id, tuple(steps), tuples, self.job.record_types)
 
-    def _branch(self, head: Node, exchange: _Exchange, descriptions: "Descriptions") -> Branch:
+    def _branch(self, head: Node, exchange: _Exchange, descriptions: Descriptions) -> Branch:
         consumer, edge, number = exchange
         if not consumer.keyed:
             return Branch(number, consumer.id)
         description = descriptions[consumer.id]
-        marked_by = None if head.keyed else _maker_of_watermarks(edge.node)
+        maker = self._maker(head, edge.node)
+        has_time = id(consumer) in self._event_time
         return Branch(
             number,
             consumer.id,
@@ -133,7 +167,8 @@ class JobPlan:
             description.key_types,
             edge.side,
             description.key_groups,
-            marked_by if self.time_of(consumer) == "event" else None,
+            self._input_name(head, maker) if has_time else None,
+            None if maker is None else maker.id,
         )
 
     def _node(self, name: str) -> Node:
@@ -169,35 +204,40 @@ class JobPlan:
                 members.append(node)
         return members
 
-    def _first_operators(self, node: Node) -> list[Node]:
-        """The keyed operators before a node, the last ones."""
-        keyed: list[Node] = []
-        for edge in node.inputs:
-            keyed += [head for head in self._heads(edge.node) if head.keyed]
-        return keyed
+    def _maker(self, head: Node, node: Node) -> Node | None:
+        """The last node of a stage, up to this one, that makes watermarks of what the head has."""
+        if _is_head(node):
+            return None
+        if node.makes_watermarks:
+            return node if head in self._heads(node) else None
+        makers = (self._maker(head, edge.node) for edge in node.inputs)
+        return next((maker for maker in makers if maker is not None), None)
+
+    def _input_name(self, head: Node, maker: Node | None) -> str | None:
+        """What a keyed operator calls the watermarks of an input, in its state, too; None: the
+        input has none, as a table without event time.
+        """
+        if maker is not None:
+            return f"{head.id}/{maker.id}"
+        passes_on = head.keyed and head.has_event_time and id(head) in self._event_time
+        return head.id if passes_on else None
 
     def _with_event_time(self) -> set[int]:
-        """The keyed operators that have event time: one that another one needs passes it on."""
+        """The keyed operators that have event time: those which need it, and those which pass it
+        on to such.
+        """
         wanting: set[int] = set()
         for node in reversed(self.operators):
-            behind = [consumer for consumer in self.operators if self._feeds(node, consumer)]
-            if node.needs_event_time or any(id(consumer) in wanting for consumer in behind):
-                if node.meaning.get(TIME_MODE) == "processing":
-                    raise refused(
-                        f"operator {node.id!r}",
-                        "timers of event time alone before an operator with event time",
-                        "those of processing time: Spark has one of them in an operator",
-                        "use time_mode='event' or 'none' there",
-                    )
+            following = [
+                consumer
+                for consumer in self.operators
+                if id(consumer) in wanting
+                for head, edge, _ in self.inputs(consumer)
+                if head is node and self._maker(head, edge.node) is None
+            ]
+            if node.needs_event_time or following:
                 wanting.add(id(node))
         return wanting
-
-    def _feeds(self, node: Node, consumer: Node) -> bool:
-        return any(head is node for head, _, _ in self.inputs(consumer))
-
-
-Descriptions = dict[str, OperatorDescription]
-"""By the name of the operator."""
 
 
 def refused(what: str, expected: str, found: str, action: str) -> ConfigError:
@@ -205,14 +245,8 @@ def refused(what: str, expected: str, found: str, action: str) -> ConfigError:
     return ConfigError(f"{what} on Spark", expected=expected, found=found, action=action)
 
 
-def opened(node: Node) -> Operator:
-    """A new operator of a node, to be asked."""
-    assert node.operator is not None, "a keyed node has an operator"
-    return node.operator()
-
-
-def _check(node: Node, operators: list[Node]) -> None:
-    """Raises ConfigError where a node has no equivalent; `operators` are keyed and before it."""
+def _check(node: Node) -> None:
+    """Raises ConfigError where a node has no equivalent."""
     what = f"operator {node.id!r}"
     if node.caller is not None:
         raise refused(what, "a job that runs by itself", "a program's own loop", "run it embedded")
@@ -224,20 +258,12 @@ def _check(node: Node, operators: list[Node]) -> None:
             "enrich by key: stream.key_by(...).enrich(rules.key_by(...)), or read rules that do "
             "not change where the job is defined",
         )
-    if node.keyed and opened(node).emits_at_end:
+    if node.keyed and node.operator is not None and node.operator().emits_at_end:
         raise refused(
             what,
             "an operator that emits while data comes",
             "values at the end of the data, which a query does not have",
             "pass emit_updates=True, or use a window",
-        )
-    if node.makes_watermarks and operators:
-        raise refused(
-            f"{what}, an event_time after operator {operators[0].id!r}",
-            "event time that is assigned before the first keyed operator",
-            "a second one: a query has one watermark",
-            "leave it out: records keep their event time; or let the first part end in a topic "
-            "of Kafka, and make the rest a job of its own",
         )
 
 
@@ -248,13 +274,3 @@ def _before(node: Node) -> set[int]:
 
 def _is_head(node: Node) -> bool:
     return node.keyed or node.source is not None
-
-
-def _maker_of_watermarks(node: Node) -> str | None:
-    """The last operator of a stage, up to this node, that makes watermarks."""
-    if node.makes_watermarks:
-        return node.id
-    if _is_head(node):
-        return None
-    makers = (_maker_of_watermarks(edge.node) for edge in node.inputs)
-    return next((maker for maker in makers if maker is not None), None)

@@ -1,31 +1,29 @@
 """A job as a query of Spark Structured Streaming, from its start to its end."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.effects import Effects
 from tidelog.errors import require
 from tidelog.runtime.graph import Job
+from tidelog.spark.handover.begin import Beginning
 from tidelog.spark.handover.document import QueryDirectory
 from tidelog.spark.handover.sources import described_sources
-from tidelog.spark.job.descriptions import (
-    KEY_GROUPS,
-    describe,
-    keep_descriptions,
-    stored_descriptions,
-)
-from tidelog.spark.job.frames import Frames
+from tidelog.spark.job.descriptions import KEY_GROUPS, describe
+from tidelog.spark.job.frames import LATE_RECORDS, Frames, SourceFrame
 from tidelog.spark.job.plan import JobPlan
-from tidelog.spark.job.sinks import Ledger, Predecessor, SinkWriters
-from tidelog.spark.job.sources import Positions, SourceOptions, source_frame
-from tidelog.spark.operators.layout import InitialState
+from tidelog.spark.job.sinks import Ledger, SinkWriters
+from tidelog.spark.job.sources import SourceOptions, source_frame
 from tidelog.spark.processor.transform import check_modules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-_IDLE_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
+_LOOK_S: Final = 5
+"""How often the progress is looked at, of which Spark keeps that of 100 batches."""
+_IDLE_BATCHES: Final = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 
 class JobQuery:
@@ -36,13 +34,33 @@ class JobQuery:
         """Spark's own object: progress, its exception, `stop`."""
         self._writers = writers
         self._effects = effects
+        self._late: Counter[str] = Counter()
+        self._counted_batch = -1
+
+    @property
+    def late_records(self) -> dict[str, int]:
+        """By operator the records that came too late since the query has started, as of the last
+        batch that has ended; Spark's own progress has those of each batch.
+        """
+        for progress in self.query.recentProgress:
+            batch, metrics = progress["batchId"], progress["observedMetrics"]
+            if batch <= self._counted_batch or not metrics:
+                continue
+            self._counted_batch = batch
+            for name, row in metrics.items():
+                what, _, operator = name.partition(":")
+                if what == LATE_RECORDS and row[what]:
+                    self._late[operator] += row[what]
+        return dict(self._late)
 
     def wait(self, seconds: int | None = None) -> bool:
         """Wait until the query has ended, or for so long; whether it has. Raises its error."""
+        clock, has_ended = self._effects.clock, False
+        end = math.inf if seconds is None else clock.monotonic() + seconds
         try:
-            has_ended = bool(self.query.awaitTermination(seconds)) if seconds is not None else True
-            if seconds is None:
-                self.query.awaitTermination()
+            while not has_ended and (left := end - clock.monotonic()) > 0:
+                has_ended = bool(self.query.awaitTermination(math.ceil(min(left, _LOOK_S))))
+                _ = self.late_records  # Spark forgets old batches
         except BaseException:
             self._close()
             raise
@@ -64,41 +82,39 @@ def start_query(
     job: Job,
     session: "SparkSession",
     *,
-    checkpoint: str,
+    directory: QueryDirectory,
     available_now: bool,
     trigger: str | None,
     sources: SourceOptions,
-    initial: Mapping[str, InitialState],
-    positions: Mapping[str, Positions],
-    after: Predecessor,
+    beginning: Beginning | None,
 ) -> JobQuery:
-    """Start the query of `tidelog.spark.run`; `initial` and `positions` are what operators and
-    sources begin with, and `after` is the job that they are of.
-    """
+    """Start the query of `tidelog.spark.run`, which goes on with a job: `beginning`."""
     check_modules()
     plan = JobPlan(job)
     complete = bool(plan.sources) and bool(plan.sinks)
     require(f"job {job.name!r}", "none of one", complete, "at least one source and one sink")
-    frames = {
-        node.id: source_frame(session, node, sources, positions.get(node.id, {}))
-        for node in plan.sources
-    }
-    descriptions_before = stored_descriptions(checkpoint)
-    handed_over = {name: state.description for name, state in initial.items()}
-    descriptions = describe(plan.operators, descriptions_before, handed_over)
+    handover = None if beginning is None else beginning.handover
+    read_before = {} if handover is None else handover.splits
+    frames: dict[str, SourceFrame] = {}
+    for node in plan.sources:
+        positions = handover.positions(node.id) if handover and node.id in read_before else {}
+        frames[node.id] = source_frame(session, node, sources, positions)
+    descriptions_before = directory.descriptions()
+    initial = {} if beginning is None else beginning.initial(session)
+    descriptions = describe(plan.operators, descriptions_before, initial)
     output = Frames(plan, frames, descriptions, initial).output()
     branches: dict[int, str] = {}
     for sink in plan.sinks:
         branches |= dict.fromkeys(plan.branches_of(sink), sink.id)
     effects = Effects()
     key_groups = max((one.key_groups for one in descriptions.values()), default=KEY_GROUPS)
-    QueryDirectory(checkpoint).begin(described_sources(job, key_groups))
-    writers = SinkWriters(Ledger(checkpoint), job.name, branches, job.record_types)
+    directory.begin(described_sources(job, key_groups))
+    writers = SinkWriters(Ledger(directory), job.name, branches, job.record_types)
     try:
-        writers.open(plan.sinks, effects, after, is_new=not descriptions_before)
-        keep_descriptions(checkpoint, descriptions)
+        writers.open(plan.sinks, effects, handover, is_new=not descriptions_before)
+        directory.keep_descriptions(descriptions)
         writer = output.writeStream.outputMode("append").foreachBatch(writers.write)
-        writer = writer.option("checkpointLocation", checkpoint).queryName(job.name)
+        writer = writer.option("checkpointLocation", directory.location).queryName(job.name)
         if available_now:
             writer = writer.trigger(availableNow=True)
         elif trigger is not None:
@@ -118,8 +134,7 @@ class _Ending:
     """
 
     def __init__(self, session: "SparkSession", plan: JobPlan, *, available_now: bool) -> None:
-        by_clock = any(plan.time_of(node) == "processing" for node in plan.operators)
-        self._conf: Any = session.conf if available_now and by_clock else None
+        self._conf: Any = session.conf if available_now and plan.needs_clock else None
 
     def __enter__(self) -> None:
         if self._conf is not None:

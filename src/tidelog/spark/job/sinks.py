@@ -8,7 +8,7 @@ never written again, only committed: so output is exactly once where the embedde
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -18,12 +18,10 @@ from tidelog.ids import CheckpointId, Generation
 from tidelog.runtime.node import Node
 from tidelog.runtime.sink import SinkContext, SinkWriter
 from tidelog.runtime.user_code import user_code
-from tidelog.spark.checkpoint.checkpoint import store_url
+from tidelog.spark.handover.document import Handover, QueryDirectory
 from tidelog.spark.operators.records import BRANCH, DATA, decode_records_of
-from tidelog.spark.source.parts import ReadSession, connected
 from tidelog.state.objects.classes import RecordTypes
-from tidelog.storage.document import FORMAT_VERSION, open_document, seal_document
-from tidelog.storage.open import PLAIN, StoreAccess
+from tidelog.storage.document import FORMAT_VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,15 +40,6 @@ class _Start(msgspec.Struct, frozen=True):
     format: int = FORMAT_VERSION
 
 
-class Predecessor(NamedTuple):
-    """The job that a query goes on with, as its sinks know it."""
-
-    generation: int = 0
-    """That of its last start; a query's starts have later ones."""
-    checkpoint: CheckpointId = CheckpointId(0)
-    """Its last one; batches are checkpoints after it."""
-
-
 class BatchTransactions(msgspec.Struct, frozen=True):
     """The transactions of a batch by the names of their sinks."""
 
@@ -62,48 +51,36 @@ class BatchTransactions(msgspec.Struct, frozen=True):
 class Ledger:
     """The starts of a query and the transactions of its batches, in its checkpoint."""
 
-    def __init__(self, checkpoint: str, access: StoreAccess = PLAIN) -> None:
-        self._url = store_url(checkpoint)
-        self._access = access
+    def __init__(self, directory: QueryDirectory) -> None:
+        self._directory = directory
 
     def start(self, attempt: str, after: int = 0) -> Generation:
         """Begin a start of the query; its number is above that of all before it, and `after`."""
-        with connected(self._url, self._access) as session:
-            names = session.run(_names(session, _STARTS))
-            last = max([after, *(int(name.removeprefix(_STARTS)) for name in names)])
-            while True:
-                last += 1
-                data = seal_document(_Start(last, attempt))
-                try:
-                    session.run(session.store.create(f"{_STARTS}{last:010d}", data))
-                except ObjectExistsError:
-                    continue  # of another start, at the same time: the greater one goes on
-                return Generation(last)
+        last = max(after, self.last_start())
+        while True:
+            last += 1
+            try:
+                self._directory.put(f"{_STARTS}{last:010d}", _Start(last, attempt), create=True)
+            except ObjectExistsError:
+                continue  # of another start, at the same time: the greater one goes on
+            return Generation(last)
 
     def last_start(self) -> int:
         """The number of the last start; 0: there was none."""
-        with connected(self._url, self._access) as session:
-            names = session.run(_names(session, _STARTS))
+        names = self._directory.names(_STARTS)
         return max((int(name.removeprefix(_STARTS)) for name in names), default=0)
 
     def batches(self) -> list[BatchTransactions]:
         """The newest batches of which transactions are stored, in their order."""
-        with connected(self._url, self._access) as session:
-            names = session.run(_names(session, _BATCHES))
-            documents = [(name, session.run(session.store.get(name))) for name in names]
-        return [open_document(data, name, BatchTransactions) for name, data in documents]
+        names = self._directory.names(_BATCHES)
+        documents = [self._directory.read(name, BatchTransactions) for name in names]
+        return [document for document in documents if document is not None]
 
     def keep(self, batch: BatchTransactions) -> None:
         """Store the transactions of a batch, and forget those of old ones."""
-        with connected(self._url, self._access) as session:
-            name = f"{_BATCHES}{batch.batch:010d}"
-            session.run(session.store.put(name, seal_document(batch)))
-            for old in session.run(_names(session, _BATCHES))[:-_RETAINED]:
-                session.run(session.store.delete(old))
-
-
-async def _names(session: ReadSession, prefix: str) -> list[str]:
-    return [info.name async for info in session.store.list(prefix)]
+        self._directory.put(f"{_BATCHES}{batch.batch:010d}", batch)
+        for old in self._directory.names(_BATCHES)[:-_RETAINED]:
+            self._directory.delete(old)
 
 
 class SinkWriters:
@@ -118,20 +95,23 @@ class SinkWriters:
         self._branches = branches
         self._types = RecordTypes(types)
         self._writers: dict[str, SinkWriter] = {}
-        self._after = Predecessor()
+        self._before = CheckpointId(0)
+        """The last checkpoint of the job that the query goes on with."""
         self._last_batch: int | None = None
         """The last batch of which transactions are stored."""
         self._open_writers = ExitStack()
 
     def open(
-        self, sinks: Sequence[Node], effects: Effects, after: Predecessor, *, is_new: bool
+        self, sinks: Sequence[Node], effects: Effects, after: Handover | None, *, is_new: bool
     ) -> None:
         """Open a writer for each sink, and commit what the last batch has left to commit.
 
         `after`: the job that the query goes on with. Raises what sinks raise.
         """
-        self._after = after
-        generation = self._ledger.start(effects.token(), after.generation)
+        last_start = 0
+        if after is not None:
+            self._before, last_start = after.checkpoint_id, after.generation or 0
+        generation = self._ledger.start(effects.token(), last_start)
         batches = self._ledger.batches()
         self._last_batch = batches[-1].batch if batches else None
         retained: list[bytes] = []
@@ -153,7 +133,7 @@ class SinkWriters:
                 effects.token(),
                 tuple(retained),
                 committed,
-                is_new_job=is_new and not batches and not after.generation,
+                is_new_job=is_new and not batches and not last_start,
                 clock=effects.clock,
             )
             with user_code(node.id):
@@ -190,7 +170,7 @@ class SinkWriters:
         self._open_writers.close()
 
     def _checkpoint(self, batch: int) -> CheckpointId:
-        return CheckpointId(self._after.checkpoint + batch + 1)
+        return CheckpointId(self._before + batch + 1)
 
     def _write(self, name: str, records: list[Any]) -> None:
         writer = self._writers[name]

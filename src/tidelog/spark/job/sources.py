@@ -21,6 +21,7 @@ from tidelog.connectors.kafka.reading.records import Decoder
 from tidelog.connectors.kafka.reading.source import KafkaSource
 from tidelog.errors import ConfigError
 from tidelog.runtime.node import Node
+from tidelog.spark.handover.document import Positions
 from tidelog.spark.job.frames import SourceFrame
 from tidelog.spark.job.plan import refused
 
@@ -47,17 +48,6 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The most messages of a source of Kafka in a batch."""
     kafka: Mapping[str, str] = {}
     """Options of Spark's source for Kafka besides, such as `kafka.ssl.truststore.location`."""
-
-
-class SplitPosition(msgspec.Struct, frozen=True):
-    """How far a split was read before."""
-
-    ended: bool
-    position: Any = None
-
-
-Positions = Mapping[str, SplitPosition]
-"""By split."""
 
 
 def source_frame(
@@ -95,6 +85,8 @@ def _files(
 class FileReader:
     """Reads files as the embedded source does, each one whole: it is complete when it appears."""
 
+    ends_splits = True
+
     def __init__(self, source: InputFiles, positions: Positions) -> None:
         self._source = copy.copy(source)
         self._source.follow = False
@@ -109,7 +101,7 @@ class FileReader:
 
     def _records(self, split: str) -> Iterator[tuple[str, list[Any]]]:
         before = self._positions.get(split)
-        if before is not None and before.ended:
+        if before is not None and before.is_ended:
             return
         reader = self._source.open(split, None if before is None else before.position)
         try:
@@ -136,7 +128,20 @@ def _topics(
     if options.messages_per_batch is not None:
         settings["maxOffsetsPerTrigger"] = str(options.messages_per_batch)
     frame = spark.readStream.format("kafka").options(**settings).load()
-    return SourceFrame(_columns(frame), MessageReader(source.decoder))
+    # What Spark's client needs other settings for, the job's client cannot ask.
+    splits = {} if options.kafka else dict.fromkeys(_partitions(source))
+    return SourceFrame(_columns(frame), MessageReader(source.decoder), splits)
+
+
+def _partitions(source: KafkaSource) -> list[str]:
+    """The partitions that there are now: event time waits for those without messages, too.
+
+    Raises StoreUnreachableError and ObjectNotFoundError, as a start of the job does.
+    """
+    try:
+        return source.discover()
+    finally:
+        source.close()
 
 
 def _columns(frame: "DataFrame") -> "DataFrame":
@@ -236,6 +241,8 @@ class _Message:
 
 class MessageReader:
     """Makes records of messages as the embedded source does."""
+
+    ends_splits = False
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder

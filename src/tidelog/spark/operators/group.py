@@ -6,7 +6,7 @@ are handled and timers fired in the order of an embedded subtask; nothing of an 
 its call but its rows and its event time.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final, Literal, NamedTuple
 
@@ -16,9 +16,10 @@ from tidelog.changelog.change import prefix_end
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.effects import SystemClock
 from tidelog.ids import KeyGroup, SeqNo
-from tidelog.runtime.channels.messages import Batch, KeyedBatch
+from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.operators.operator import Operator, OperatorContext, OperatorFactory
 from tidelog.runtime.user_code import named_call
+from tidelog.spark.operators.input_times import InputTimes, Mark, TimeInput
 from tidelog.spark.operators.layout import (
     GROUP,
     PAGE_KEY_SCHEMA,
@@ -30,18 +31,21 @@ from tidelog.spark.operators.layout import (
     unpack,
 )
 from tidelog.spark.operators.pages import PagedTable, Tree
-from tidelog.spark.operators.records import BRANCH, DATA, MARK, decode_batches
-from tidelog.spark.operators.stage import Output, Stage, StagePlan
+from tidelog.spark.operators.records import BRANCH, DATA, LATE, TIMES, GroupRecords, decode_batches
+from tidelog.spark.operators.stage import NOWHERE, Output, Stage, StagePlan
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.event_time import UNKNOWN, EventTime
 from tidelog.state.handles.timers import TIME, decode_time
 from tidelog.state.key_groups import KeyGroupRange, checksum
-from tidelog.state.log import NoLog
 from tidelog.state.registry import StateRegistry
 from tidelog.state.schema.types import DeclaredType, KnownTypes, parse_type
+from tidelog.state.unlogged import backend_without_log
 
-Time = Literal["none", "processing", "event"]
+Clock = Literal["none", "processing"]
+"""Which times of Spark move timers of an operator. Event time is ours."""
 
+_FORWARDING: Final = 0
+"""The key group that forwards the watermark, which is the same in all."""
 _CHANGED_ROWS_PER_PAGE: Final = 8
 """So many changed rows make it due to look through another page for what has expired."""
 _BY_TIME: Final = "-by-time"
@@ -56,12 +60,19 @@ class OperatorPlan(msgspec.Struct, frozen=True, eq=False):
 
     operator: OperatorFactory
     description: OperatorDescription
-    time: Time
+    ticks: bool
+    """It has timers of processing time."""
+    inputs: tuple[TimeInput, ...]
+    """Those with watermarks; none: it has no event time."""
     stage: StagePlan
-    follows_operator: bool = False
-    """Its records come from another keyed operator, which has the watermark of the same batch."""
     key_types: DeclaredType | None = None
     value_types: DeclaredType | None = None
+
+    @property
+    def clock(self) -> Clock:
+        """Splits that become idle need a time of Spark, too."""
+        waits = any(each.idle_after_ms is not None for each in self.inputs)
+        return "processing" if self.ticks or waits else "none"
 
 
 class _GroupState(NamedTuple):
@@ -73,6 +84,8 @@ class _GroupState(NamedTuple):
     depth: int = 0
     root: bytes = b""
     next_number: int = 0
+    fires: int | None = None
+    times: bytes | None = None
 
     @property
     def tree(self) -> Tree:
@@ -83,11 +96,26 @@ _NONE: Final = _GroupState()
 """That of a key group without rows."""
 
 
-class _Times(NamedTuple):
-    """The times of a batch."""
+class _Call(NamedTuple):
+    """What a call for a key group is about."""
 
-    watermark: int
     now_ms: int
+    """The time of the batch."""
+    data: list[bytes]
+    marks: list[bytes]
+
+
+class _Advance(NamedTuple):
+    """How event time moves in a call."""
+
+    before: int
+    watermark: int
+    is_first: bool = False
+    """Timers up to `before` may not have fired all, where the state comes from."""
+
+    @property
+    def fires(self) -> bool:
+        return self.watermark > self.before or (self.is_first and self.before != UNKNOWN)
 
 
 class Pages:
@@ -122,13 +150,8 @@ class OutputRow:
 
     __slots__ = ("_values",)
 
-    def __init__(self, output: Output, mark: Any) -> None:
-        self._values = {
-            BRANCH: output.branch,
-            GROUP: output.group,
-            DATA: output.data,
-            MARK: mark,
-        }
+    def __init__(self, output: Output) -> None:
+        self._values = dict(zip((BRANCH, GROUP, DATA, TIMES, LATE), output, strict=True))
 
     def asDict(self, recursive: bool = False) -> dict[str, Any]:
         return self._values
@@ -151,18 +174,22 @@ class GroupOperator:
         self._start = EventTime.restored(description.watermark, description.ahead)
 
     def handleInputRows(self, key: Any, rows: Iterable[Any], timerValues: Any) -> Iterator[Any]:
-        """Records of one key group in this batch."""
-        data, now_ms = list[bytes](), 0
+        """Records and marks of one key group in this batch."""
+        call = _Call(0, [], [])
         for row in rows:
-            data.append(bytes(row[DATA]))
-            now_ms = row.tidelog_now
-        return self._run(key[0], self._times(timerValues, now_ms), data)
+            call = call._replace(now_ms=row.tidelog_now)
+            if row[DATA] is not None:
+                call.data.append(bytes(row[DATA]))
+            else:
+                call.marks.append(bytes(row[TIMES]))
+        return map(OutputRow, self._run(key[0], call))
 
     def handleExpiredTimer(
         self, key: Any, timerValues: Any, expiredTimerInfo: Any
     ) -> Iterator[Any]:
         """Something of the key group is due; Spark removes its timer afterwards."""
-        return self._run(key[0], self._times(timerValues, 0), [])
+        now_ms = timerValues.getCurrentProcessingTimeInMs()
+        return map(OutputRow, self._run(key[0], _Call(now_ms, [], [])))
 
     def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
         """Take over rows of the key group; several calls have different ones."""
@@ -173,83 +200,98 @@ class GroupOperator:
         rows = unpack(bytes(initialState.tidelog_rows))
         table.write([group + entry for entry, _ in rows], [value for _, value in rows])
         watermark = self._start.of(group)
-        due = self._due(table, group, description.states, watermark)
-        seqno = description.seqno
-        self._keep(state, _GroupState(_known(watermark), due, seqno, *table.store()))
+        fires = self._fires(table, group, description.states, watermark)
+        due = self._due(table, group, description.states)
+        kept = _GroupState(_known(watermark), due, description.seqno, *table.store(), fires)
+        self._keep(state, kept)
 
     def close(self) -> None:
         """The end of the partition's batch."""
         if self._stage is not None:
             self._stage.close()
 
-    def _times(self, values: Any, now_ms: int) -> _Times:
-        """The times of this call. In a query without times they are the time of the batch."""
-        if self._plan.time == "none":
-            return _Times(UNKNOWN, now_ms)
-        watermark = values.getCurrentWatermarkInMs() if self._plan.time == "event" else 0
-        return _Times(watermark or UNKNOWN, values.getCurrentProcessingTimeInMs())
+    def _run(self, number: int, call: _Call) -> Iterator[Output]:
+        plan, state = self._plan, self._stored()
+        times = InputTimes(plan.inputs, state.times, call.now_ms)
+        for mark in call.marks:
+            times.take(Mark.decoded(mark))
+        start = self._start.of(number.to_bytes(2, "big"))
+        before = start if state.watermark is None else state.watermark
+        known = times.watermark
+        watermark = before if known is None else max(before, known)
+        advance = _Advance(before, watermark, is_first=state.times is None)
+        after = state._replace(times=times.stored() if plan.inputs else None)
+        is_due = advance.fires and state.fires is not None and state.fires <= watermark
+        if call.data or is_due or plan.ticks:
+            after = yield from self._operate(number, call, after, advance)
+        dues = [time for time in (after.due if plan.ticks else None, times.idle_at_ms) if time]
+        self._keep(state, after._replace(watermark=_known(watermark), due=min(dues, default=None)))
+        if number == _FORWARDING and known is not None:
+            yield from self._the_stage().forward(watermark, is_idle=times.is_idle)
 
-    def _run(self, number: int, times: _Times, data: list[bytes]) -> Iterator[Any]:
+    def _the_stage(self) -> Stage:
+        """The stage of this task and batch."""
+        self._stage = self._stage or Stage(self._plan.stage, self._plan.description.operator)
+        return self._stage
+
+    def _operate(
+        self, number: int, call: _Call, state: _GroupState, advance: _Advance
+    ) -> Generator[Output, None, _GroupState]:
+        """Handle records and let timers fire; the state then."""
         plan, group = self._plan, number.to_bytes(2, "big")
-        name, state = plan.description.operator, self._stored()
-        stage = self._stage = self._stage or Stage(plan.stage, name)
-        stage.read_from(f"{name}/{number}")
+        name, stage, watermark = plan.description.operator, self._the_stage(), advance.watermark
+        stage.read_on(f"{name}/{number}")
         table = PagedTable(group, state.tree, self._pages)
-        backend = self._backend(number, table, times.now_ms)
-        backend.event_time = EventTime(
-            self._start.of(group) if state.watermark is None else state.watermark
-        )
+        backend = self._backend(number, table, call.now_ms)
+        backend.event_time = EventTime(advance.before)
         backend.seqno = SeqNo(max(state.seqno, plan.description.seqno))
-        mark = 1000 * (max(times.watermark, 0) + 1) if plan.time == "event" else None
         with named_call(name, lambda: f"operator {name!r}"):
             operator = plan.operator()
-            clock = _BatchClock(times.now_ms)
             try:
-                operator.open(OperatorContext(clock, backend, operator=name))
-                produced = self._handled(operator, decode_batches(data, group, stage.types), times)
-                for output in stage.push(produced):
-                    yield OutputRow(output, mark)
+                operator.open(OperatorContext(_BatchClock(call.now_ms), backend, operator=name))
+                records = decode_batches(call.data, group, stage.types, watermark)
+                yield from stage.push(self._handled(operator, records, advance, call.now_ms))
             finally:
                 operator.close()
-        for output in stage.flush():
-            yield OutputRow(output, mark)
+        yield from stage.flush()
+        yield from stage.marks()
+        if operator.late_records:
+            yield Output(NOWHERE, late=operator.late_records)
         backend.flush()
         _remove_expired(backend, table, group)
-        watermark, infos = backend.event_time.watermark, backend.registry.infos()
-        due = self._due(table, group, infos, max(watermark, times.watermark))
-        self._keep(state, _GroupState(_known(watermark), due, backend.seqno, *table.store()))
+        infos = backend.registry.infos()
+        fires = self._fires(table, group, infos, watermark)
+        due = self._due(table, group, infos)
+        return _GroupState(None, due, backend.seqno, *table.store(), fires, state.times)
 
     def _handled(
-        self, operator: Operator, batches: list[KeyedBatch], times: _Times
+        self, operator: Operator, records: GroupRecords, advance: _Advance, now_ms: int
     ) -> Iterator[Batch]:
-        """What is due, then records; those of an operator before this one are not late by the
-        watermark that made them.
-        """
-        if not self._plan.follows_operator:
-            yield from self._fired(operator, times)
-        for batch in batches:
+        """Records, then what is due: as a buffer comes before the watermark that it makes."""
+        before = advance.before
+        for batch in records.batches:
             yield from operator.process(batch)
-        if self._plan.follows_operator or self._plan.time == "processing":
-            yield from self._fired(operator, times)
-
-    def _fired(self, operator: Operator, times: _Times) -> Iterable[Batch]:
-        if self._plan.time == "processing":
-            return operator.tick(times.now_ms)
-        return operator.watermark(times.watermark) if times.watermark != UNKNOWN else ()
+        for time, batch in records.late:
+            if time > before:
+                before = time
+                yield from operator.watermark(time)
+            yield from operator.process(batch)
+        if advance.fires:
+            yield from operator.watermark(advance.watermark)
+        if self._plan.ticks:
+            yield from operator.tick(now_ms)
 
     def _backend(self, number: int, table: PagedTable, now_ms: int) -> KeyedBackend:
         plan, clock = self._plan, _BatchClock(now_ms)
         description = plan.description
         known_types = frozenset(map(parse_type, description.key_types))
         keys = KnownTypes(f"keys of operator {description.operator!r}", known_types, plan.key_types)
-        return KeyedBackend(
+        return backend_without_log(
             StateRegistry(description.operator, description.states, keys, plan.value_types),
             description.key_groups,
             KeyGroupRange(KeyGroup(number), KeyGroup(number)),
             table,
-            NoLog(),
-            clock.now_ms,
-            clock.monotonic,
+            clock,
         )
 
     def _stored(self) -> _GroupState:
@@ -258,27 +300,38 @@ class GroupOperator:
 
     def _keep(self, before: _GroupState, after: _GroupState) -> None:
         """Store the state of the key group, and set its timer."""
-        if not after.depth and not after.root:
-            after = _NONE
         if after.due != before.due:
             if before.due is not None:
                 self._handle.deleteTimer(before.due)
             if after.due is not None:
                 self._handle.registerTimer(after.due)
-        if after == _NONE:
+        if not (after.depth or after.root or after.times):
             self._state.clear()
         elif after != before:
             self._state.update(after)
 
-    def _due(
-        self, table: PagedTable, group: bytes, states: Iterable[StateInfo], now: int
+    def _due(self, table: PagedTable, group: bytes, states: Iterable[StateInfo]) -> int | None:
+        """When its timers of processing time are to fire next."""
+        if not self._plan.ticks:
+            return None
+        times = self._first_times(table, group, states, timed=0)
+        return max(min(times), 1) if times else None  # Spark's times begin at 0
+
+    def _fires(
+        self, table: PagedTable, group: bytes, states: Iterable[StateInfo], watermark: int
     ) -> int | None:
-        """When the operator is to be called although it gets no records.
+        """The watermark at which there is something to do.
 
         What is not ordered by timers is looked through at each new watermark, as embedded.
         """
-        if self._plan.time == "none":
+        if not self._plan.inputs:
             return None
+        return min(self._first_times(table, group, states, timed=watermark + 1), default=None)
+
+    def _first_times(
+        self, table: PagedTable, group: bytes, states: Iterable[StateInfo], timed: int
+    ) -> list[int]:
+        """The first timer of each state; `timed` for one ordered by buckets of time."""
         times: list[int] = []
         for info in states:
             prefix = group + info.id.to_bytes(2, "big")
@@ -287,9 +340,8 @@ class GroupOperator:
             if info.kind != _TIMERS and not info.kind.startswith(_TIMED):
                 continue
             for row, _ in islice(table.scan(prefix, prefix_end(prefix)), 1):
-                times.append(decode_time(row[TIME]) if info.kind == _TIMERS else now + 1)
-        # Spark's times begin at 0, and it fires what is at or below the watermark at once.
-        return max(min(times), now + 1, 1) if times else None
+                times.append(decode_time(row[TIME]) if info.kind == _TIMERS else timed)
+        return times
 
 
 def _known(watermark: int) -> int | None:

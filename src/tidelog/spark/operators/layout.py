@@ -8,7 +8,10 @@ big-endian) and the state's own key (docs/internals/format.md). Spark keeps for 
 
 * the value state `state_name(operator)`, columns `STATE_SCHEMA`:
   `watermark` is how far event time is, null for not known; `due` is the time of the Spark timer
-  that is registered, null for none; `seqno` is above that of all changes of the key group, as rows
+  that is registered, of processing time, null for none; `fires` is the watermark from which on
+  something is due by event time, null for none; `times` is what is known of the watermarks of the
+  inputs (`input_times`), null before the first batch and without event time; `seqno` is above that
+  of all changes of the key group, as rows
   of lists and of records are numbered by it; `depth` and `root` are the rows as a tree of pages,
   and `next` is the number of the next new page. With depth 0 the root is a page of rows: a msgpack
   array of entry and value in turn, ascending by entry (`pack`). With a greater one it is a page of
@@ -38,9 +41,15 @@ from tidelog.storage.document import FORMAT_VERSION
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+TIME_MODES: Final = {"none": "None", "processing": "ProcessingTime", "event": "EventTime"}
+"""Our time modes and Spark's."""
+
 GROUP: Final = "tidelog_group"
 """The grouping column: the key group."""
-STATE_SCHEMA: Final = "watermark bigint, due bigint, seqno bigint, depth int, root binary, next int"
+STATE_SCHEMA: Final = (
+    "watermark bigint, due bigint, seqno bigint, depth int, root binary, next int, "
+    "fires bigint, times binary"
+)
 PAGE_KEY_SCHEMA: Final = "number int"
 PAGE_SCHEMA: Final = "page binary"
 PAGE_BYTES: Final = 4096
@@ -74,6 +83,10 @@ class OperatorDescription(msgspec.Struct, frozen=True, omit_defaults=True, kw_on
     """Key groups that were further than `watermark`."""
     seqno: int = 0
     """That of the hand-over: the greatest of all subtasks."""
+
+
+Descriptions = dict[str, OperatorDescription]
+"""By the name of the operator."""
 
 
 class QueryOperators(msgspec.Struct, frozen=True):

@@ -7,29 +7,31 @@ Invariants: a plan of a stage travels to executors, so it has functions and no s
 step gets the records of the step before it in their order.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from tidelog.effects import SystemClock
+from tidelog.runtime.channels.buffers import BufferLimit
 from tidelog.runtime.channels.copies import copy_of
 from tidelog.runtime.channels.messages import Batch, KeyedBatch, SideBatch
 from tidelog.runtime.channels.partition import ByKey
 from tidelog.runtime.operators.event_time import AssignEventTime
 from tidelog.runtime.operators.operator import Operator, OperatorContext, OperatorFactory
 from tidelog.runtime.user_code import named_call
+from tidelog.spark.operators.input_times import Mark
 from tidelog.spark.operators.records import Origin, encode_batch
-from tidelog.state.backend import KeyedBackend
-from tidelog.state.key_groups import KeyGroupRange
-from tidelog.state.log import NoLog
+from tidelog.state.key_groups import range_of
 from tidelog.state.objects.classes import RecordTypes
 from tidelog.state.registry import StateRegistry
 from tidelog.state.schema.types import DeclaredType, KnownTypes, parse_type
+from tidelog.state.unlogged import backend_without_log
 from tidelog.table.memory import MemoryTable
 
 WAITING_RECORDS: Final = 32_768
 """Records of a branch that wait for others of their key groups, so that these are few buffers."""
+_LIMIT: Final = BufferLimit()
 
 
 class Branch(msgspec.Struct, frozen=True, eq=False):
@@ -44,9 +46,11 @@ class Branch(msgspec.Struct, frozen=True, eq=False):
     stored_key_types: tuple[str, ...] = ()
     side: int = 0
     key_groups: int = 1
+    input: str | None = None
+    """What the target calls the watermarks of these records; None: it has no event time."""
     marked_by: str | None = None
-    """The step that makes the watermarks of these records; None: they have no event time, or that
-    of the operator that the stage begins with."""
+    """The step that makes these watermarks; None: they are those of the operator that the stage
+    begins with."""
 
 
 class Route(msgspec.Struct, frozen=True, eq=False):
@@ -74,12 +78,25 @@ class StagePlan(msgspec.Struct, frozen=True, eq=False):
 
 
 class Output(NamedTuple):
-    """A buffer that leaves a stage, or a mark: a watermark of the branch."""
+    """A row that leaves a stage: a buffer, a `Mark`, or a number of late records."""
 
     branch: int
-    group: int | None
-    data: bytes | None
-    mark_ms: int | None = None
+    group: int | None = None
+    data: bytes | None = None
+    times: bytes | None = None
+    late: int | None = None
+
+
+NOWHERE: Final = -1
+"""The branch of a number of late records, which no operator gets."""
+
+
+class _Waiting(NamedTuple):
+    """Records of a branch that wait for others."""
+
+    batch: Batch
+    passed: int | None
+    """The watermark of their split before them."""
 
 
 class Stage:
@@ -91,11 +108,14 @@ class Stage:
         self._plan = plan
         self._split = split
         self._number = 0
-        self._waiting: dict[int, list[Batch]] = {}
+        self._waiting: dict[int, list[_Waiting]] = {}
         self._counts: dict[int, int] = {}
         self._branches: dict[int, Branch] = {}
         self._partitioners: dict[int, ByKey] = {}
         self._operators: dict[str, Operator] = {}
+        self._passed: dict[str, int | None] = {}
+        """By step the watermark of the split before the records that are pushed."""
+        self._marked: dict[int, dict[Hashable, int]] = {}
         for step in plan.steps:
             with _call(step.name):
                 self._operators[step.name] = operator = step.operator()
@@ -112,6 +132,19 @@ class Stage:
         for operator in self._operators.values():
             if isinstance(operator, AssignEventTime):
                 operator.read_from(split)
+
+    def read_on(self, origin: str) -> None:
+        """The output of a key group follows; event time after it is one for all of them."""
+        self.read_from(self._plan.head)
+        self._split = origin
+
+    def read(self, records: list[Any]) -> Iterator[Output]:
+        """Records of the split, in the buffers of an embedded source: each moves event time."""
+        for batch in _LIMIT.parts(Batch(records)):
+            for name, operator in self._operators.items():
+                if isinstance(operator, AssignEventTime):
+                    self._passed[name] = operator.watermark_of(self._split)
+            yield from self.push((batch,))
 
     def push(self, batches: Iterable[Batch], name: str | None = None) -> Iterator[Output]:
         """Records of the head, or of the step of this name; yields buffers that are full."""
@@ -134,14 +167,26 @@ class Stage:
         for number in sorted(self._waiting):
             yield from self._cut(self._branches[number])
 
-    def marks(self) -> Iterator[Output]:
-        """The watermarks of the branches, as far as they are known."""
-        for branch in self._branches.values():
+    def marks(self, *, has_ended: bool = False) -> Iterator[Output]:
+        """The watermarks that steps have made since the last call; `has_ended`: no more of the
+        splits will come.
+        """
+        for number, branch in self._branches.items():
             operator = self._operators.get(branch.marked_by or "")
-            if isinstance(operator, AssignEventTime):
-                watermark = operator.newest_watermark
-                if watermark is not None:
-                    yield Output(branch.number, None, None, watermark)
+            if branch.input is None or not isinstance(operator, AssignEventTime):
+                continue
+            before, watermarks = self._marked.get(number), operator.watermarks
+            if watermarks and watermarks != before:
+                self._marked[number] = watermarks
+                texts = {str(split): watermark for split, watermark in watermarks.items()}
+                yield from _to_all(branch, Mark(branch.input, texts, has_ended))
+
+    def forward(self, watermark: int, *, is_idle: bool) -> Iterator[Output]:
+        """The watermark of the operator that the stage begins with."""
+        for branch in self._branches.values():
+            if branch.input is not None and branch.marked_by is None:
+                mark = Mark(branch.input, {self._plan.head: watermark}, is_idle=is_idle)
+                yield from _to_all(branch, mark)
 
     def close(self) -> None:
         for operator in self._operators.values():
@@ -153,27 +198,55 @@ class Stage:
 
     def _leave(self, branch: Branch, batch: Batch) -> Iterator[Output]:
         number = branch.number
-        self._waiting.setdefault(number, []).append(batch)
+        passed = self._passed.get(branch.marked_by or "")
+        self._waiting.setdefault(number, []).append(_Waiting(batch, passed))
         self._counts[number] = self._counts.get(number, 0) + len(batch.records)
         if self._counts[number] >= WAITING_RECORDS:
             yield from self._cut(branch)
 
     def _cut(self, branch: Branch) -> Iterator[Output]:
-        batches = self._waiting.pop(branch.number, [])
+        waiting = self._waiting.pop(branch.number, [])
         self._counts[branch.number] = 0
-        if not batches:
+        if not waiting:
             return
+        joined = _joined([batch for batch, _ in waiting])
         partitioner = self._partitioners.get(branch.number)
         if partitioner is None:
-            yield self._output(branch, None, _joined(batches))
+            yield self._output(branch, None, joined)
             return
-        for group, batch in _by_group(partitioner, _joined(batches)):
-            yield self._output(branch, int.from_bytes(group, "big"), batch)
+        passed = _may_be_late(waiting)
+        for group, positions, batch in _by_group(partitioner, joined):
+            late_by = passed and [passed[position] for position in positions]
+            yield self._output(branch, int.from_bytes(group, "big"), batch, late_by)
 
-    def _output(self, branch: Branch, group: int | None, batch: Batch) -> Output:
+    def _output(
+        self,
+        branch: Branch,
+        group: int | None,
+        batch: Batch,
+        passed: list[int | None] | None = None,
+    ) -> Output:
         self._number += 1
-        data = encode_batch(batch, Origin(self._split, self._number), self.types)
+        data = encode_batch(batch, Origin(self._split, self._number), self.types, passed)
         return Output(branch.number, group, data)
+
+
+def _to_all(branch: Branch, mark: Mark) -> Iterator[Output]:
+    """A mark for each key group of the target."""
+    data = mark.encoded()
+    for group in range(branch.key_groups):
+        yield Output(branch.number, group, times=data)
+
+
+def _may_be_late(waiting: list[_Waiting]) -> list[int | None] | None:
+    """For each record at or below the watermark of its split that watermark; None: for none."""
+    passed: list[int | None] = []
+    for batch, watermark in waiting:
+        if watermark is None or batch.times is None:
+            passed += [None] * len(batch)
+        else:
+            passed += [watermark if time <= watermark else None for time in batch.times]
+    return passed if any(watermark is not None for watermark in passed) else None
 
 
 def _call(name: str) -> named_call:
@@ -190,14 +263,15 @@ def _joined(batches: list[Batch]) -> Batch:
     return Batch(records, times)
 
 
-def _by_group(partitioner: ByKey, batch: Batch) -> Iterator[tuple[bytes, KeyedBatch]]:
+def _by_group(partitioner: ByKey, batch: Batch) -> Iterator[tuple[bytes, list[int], KeyedBatch]]:
+    """Each key group, the positions of its records and these."""
     for _, routed in partitioner.route(batch):
         assert isinstance(routed, KeyedBatch)
         positions: dict[bytes, list[int]] = {}
         for position, group in enumerate(routed.groups):
             positions.setdefault(group, []).append(position)
         for group, of_group in positions.items():
-            yield group, routed.picked(of_group)
+            yield group, of_group, routed.picked(of_group)
 
 
 def _partitioner(branch: Branch) -> ByKey:
@@ -211,13 +285,6 @@ def _partitioner(branch: Branch) -> ByKey:
 def _context(name: str) -> OperatorContext:
     """That of an operator without state."""
     clock = SystemClock()
-    backend = KeyedBackend(
-        StateRegistry(name),
-        1,
-        KeyGroupRange(0, 0),  # type: ignore[arg-type]  # as all key groups, by their numbers
-        MemoryTable(),
-        NoLog(),
-        clock.now_ms,
-        clock.monotonic,
-    )
+    owned = range_of(0, 1, 1)
+    backend = backend_without_log(StateRegistry(name), 1, owned, MemoryTable(), clock)
     return OperatorContext(clock, backend, operator=name)

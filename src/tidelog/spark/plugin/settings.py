@@ -137,14 +137,14 @@ def configure(
     checked = settings(jar=jar, snapshot_every=snapshot_every, metrics=metrics, **options)
     if jar is None:
         checked[JARS] = _jar_entry(plugin_jar(spark_home))
-    _use_this_python(before)
+    use_this_python(before)
     for key, value in checked.items():
         text = appended(before.get(key), value) if key in LISTS else value
         builder.config(key, text)  # type: ignore[attr-defined]
     return builder
 
 
-def _use_this_python(options: Mapping[str, Any]) -> None:
+def use_this_python(options: Mapping[str, Any]) -> None:
     """Let workers on this machine be of the interpreter that runs: another one has no tidelog."""
     on_this_machine = str(options.get("spark.master") or LOCAL).startswith(LOCAL)
     if on_this_machine and "spark.pyspark.python" not in options:
@@ -170,6 +170,14 @@ def _submitted() -> Mapping[str, str]:
 
     SparkContext._ensure_initialized()  # connects to that driver
     return dict(SparkConf().getAll())
+
+
+def with_plugin(conf: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a session with the plug-in; those of `conf` stay, and lists have both."""
+    rendered = settings(jar=plugin_jar())
+    for name in LISTS:
+        rendered[name] = appended(conf.get(name), rendered[name])
+    return rendered | {name: value for name, value in conf.items() if name not in LISTS}
 
 
 def appended(before: object, value: str) -> str:

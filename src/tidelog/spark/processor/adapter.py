@@ -178,7 +178,7 @@ def _rows_of(rows: Iterable[Any], columns: Sequence[str]) -> Iterator[Row]:
             # Spark puts the key's columns first, and adds the one with the event time.
             names = list(row.__fields__)
             indexes = [names.index(column) for column in columns]
-        yield Row.of(columns, (_nested(row[position]) for position in indexes))
+        yield Row.of(columns, (nested(row[position]) for position in indexes))
 
 
 def _key_of(key: Iterable[Any]) -> tuple[Any, ...]:
@@ -186,9 +186,10 @@ def _key_of(key: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(bytes(part) if isinstance(part, bytearray) else part for part in key)
 
 
-def _nested(value: Any) -> Any:
+def nested(value: Any) -> Any:
+    """A value of pyspark or of Arrow as the embedded sources give it: structs are rows."""
     if isinstance(value, dict):
-        return Row.of(value, map(_nested, value.values()))
+        return Row.of(value, map(nested, value.values()))
     if hasattr(value, "__fields__"):
-        return Row.of(value.__fields__, map(_nested, value))
-    return list(map(_nested, value)) if isinstance(value, list) else value
+        return Row.of(value.__fields__, map(nested, value))
+    return list(map(nested, value)) if isinstance(value, list) else value

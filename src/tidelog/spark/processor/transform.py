@@ -14,6 +14,7 @@ from tidelog.options.units import Length, milliseconds
 from tidelog.spark.handover.begin import Origin
 from tidelog.spark.handover.initial import InitialState, OperatorOrigin, from_savepoint
 from tidelog.spark.handover.keys import PYTHON_TYPES, KeyColumns
+from tidelog.spark.operators.layout import TIME_MODES
 from tidelog.spark.processor.adapter import UNKNOWN_MS, SparkProcessor, initialized, shape_of
 from tidelog.spark.processor.handle import SparkHandle
 from tidelog.state.processor import StatefulProcessor, TimeMode
@@ -22,9 +23,6 @@ from tidelog.storage.open import StoreAccess
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
-
-TIME_MODES: Final = {"none": "None", "processing": "ProcessingTime", "event": "EventTime"}
-"""Our time modes and Spark's."""
 
 KEY_TYPES: Final = frozenset(PYTHON_TYPES)
 """Types of key columns whose values `key_by` takes embedded."""

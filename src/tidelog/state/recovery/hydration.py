@@ -32,7 +32,7 @@ from tidelog.state.recovery.parts import Call, Part, in_calls, read_call
 from tidelog.state.recovery.progress import HydrationProgress, RestoreProgress
 from tidelog.storage.port import ObjectStore
 from tidelog.table.failures import failures
-from tidelog.table.holes import Hole, check_room, make_placeholder
+from tidelog.table.holes import ANYWHERE, Hole, check_room, make_placeholder
 from tidelog.table.port import Serve, ServedTable
 
 logger = logging.getLogger(__name__)
@@ -69,16 +69,22 @@ class TableParts:
         return [Part(self.files[name], offset, length) for name, offset, length in holes]
 
     def fill(self, holes: Sequence[Hole], ahead: int) -> None:
-        missing = [part for part in self.of(holes) if not part.file.is_whole]
-        if missing:
-            self.hydration.wait_for(missing, ahead)
+        if ANYWHERE in holes:
+            parts = [Part(file, 0, file.object.size) for file in self.files.values()]
+            at_once = self.hydration.concurrency  # of whole files no more are in memory
+        else:
+            parts, at_once = self.of(holes), len(holes)
+        missing = [part for part in parts if not part.file.is_whole]
+        while missing:
+            self.hydration.wait_for(missing[:at_once], ahead)
+            missing = missing[at_once:]
 
     def damage(self, hole: Hole, problem: str) -> CorruptObjectError | None:
-        file = self.files[hole.file]
-        return None if file.is_whole else file.damage(problem)
+        file = self.files.get(hole.file)
+        return None if file is None or file.is_whole else file.damage(problem)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class TableHydration:
     """A table that serves, and what of it is missing."""
 
@@ -86,6 +92,8 @@ class TableHydration:
     parts: TableParts
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     """All files are here."""
+    _was_stalled: bool = False
+    on_whole: Callable[[], None] = lambda: None
 
     @property
     def is_whole(self) -> bool:
@@ -95,6 +103,19 @@ class TableHydration:
     def begin(self, fetch: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Begin a fetch for what comes later; it ends with the process's hydration."""
         return self.parts.hydration.begin(fetch)
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether writers have to wait until the table is whole."""
+        is_stalled = not self.is_whole and self.table.is_stalled()
+        if is_stalled != self._was_stalled:
+            self._was_stalled = is_stalled
+            self.parts.hydration.progress.stall(is_stalled)
+        return is_stalled
+
+    def notify(self, on_whole: Callable[[], None]) -> None:
+        """Call this when the table is whole: writers that waited go on."""
+        self.on_whole = on_whole
 
     async def whole(self) -> None:
         """Return when the table is whole."""
@@ -115,7 +136,10 @@ class TableHydration:
                 if damage := self.parts.damage(hole, f"a bad part at {hole.offset}"):
                     raise damage
             filled.update(holes)
-            await hydration.fetch(self.parts.of(holes))
+            if ANYWHERE in holes:
+                await self.whole()
+            else:
+                await hydration.fetch(self.parts.of(holes))
 
     def close(self) -> None:
         """The table is closed: fetch nothing more for it alone."""
@@ -321,6 +345,8 @@ class Hydration:
                 await self._whole(served)
 
     async def _fetch_whole(self, file: PartialFile) -> None:
+        if file.is_whole:
+            return
         data = await file.content(self.store)
         async with self._checks:
             await self.effects.offload.run_to_end(file.complete, data)
@@ -328,6 +354,7 @@ class Hydration:
     async def _whole(self, served: TableHydration) -> None:
         await self.effects.offload.run_to_end(served.table.whole)
         served.arrived.set()
+        served.on_whole()
 
     async def _patiently(self, read: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Read from the store, again and again while it does not answer."""

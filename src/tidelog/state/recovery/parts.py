@@ -54,6 +54,8 @@ async def read_call(call: Call, store: ObjectStore, offload: Offload, ahead: int
     for file, offset, length in call:
         if offset is None:
             await file.read_tail(store)
+        elif length == file.object.size:
+            file.complete(await file.content(store))
         elif not file.is_whole:
             end = min(offset + max(length, ahead), file.object.size)
             if spans and spans[-1].file is file and offset - spans[-1].end <= _GAP:

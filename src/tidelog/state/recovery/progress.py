@@ -4,12 +4,16 @@ Invariant: time in which several subtasks are in one phase counts once, so no ph
 than the restore; phases overlap each other, so their sum may.
 """
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import SubtaskState
 from tidelog.effects import Clock
+from tidelog.events import Event
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -67,12 +71,21 @@ class HydrationProgress:
     """Reads for which the event loop or the user's code has waited."""
     waited_s: float = 0.0
     """Seconds of these waits."""
+    stalled: int = 0
+    """Tables whose writers wait until they are whole."""
     started: float | None = None
     """When the first table was served; None: no table was served before it was whole."""
     seconds: float | None = None
     """Seconds from then until all tables were whole; None until they are."""
     refusals: dict[str, int] = field(default_factory=dict)
     """Why tables were loaded whole first although they were to be served at once, and how many."""
+
+    def stall(self, begins: bool) -> None:
+        """The writers of one more table, or of one less, wait until it is whole."""
+        self.stalled += 1 if begins else -1
+        if begins:
+            eta = "" if self.eta_s is None else f", and all in about {self.eta_s:.0f} s"
+            Event.TABLE_STALLED.log(logger, share=f"{self.fraction:.0%}", eta=eta)
 
     @property
     def is_whole(self) -> bool:

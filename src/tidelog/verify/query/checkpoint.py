@@ -29,6 +29,7 @@ from tidelog.spark.checkpoint.checkpoint import (
     homes_of,
     is_sidecar,
     key_of,
+    listed_batches,
     read_checkpoint,
     segment_object,
     sidecar,
@@ -175,8 +176,7 @@ async def _offsets(store: ObjectStore, batch: int) -> Mapping[str, Any] | str:
 
 async def _present(store: ObjectStore, batches: Iterable[int]) -> set[int]:
     """The batches that are still retained: offsets and commits are purged from the oldest on."""
-    leaves = [info.name.removeprefix(OFFSETS) async for info in store.list(OFFSETS)]
-    oldest = min(map(int, filter(str.isdecimal, leaves)), default=0)
+    oldest = min(await listed_batches(store, OFFSETS), default=0)
     return {batch for batch in batches if batch >= oldest}
 
 

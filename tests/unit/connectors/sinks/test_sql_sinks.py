@@ -10,7 +10,13 @@ from tests.unit.connectors.sinks import job
 from tests.unit.connectors.sinks.databases import COLUMNS, Database
 from tests.unit.connectors.sinks.job import context
 from tidelog import Row
-from tidelog.errors import ObjectNotFoundError, RestoreError, StorageError, UserFunctionError
+from tidelog.errors import (
+    ConfigError,
+    ObjectNotFoundError,
+    RestoreError,
+    StorageError,
+    UserFunctionError,
+)
 
 pre_committed = partial(job.pre_committed, usual=[("a", 1), ("b", 2)])
 
@@ -129,3 +135,30 @@ def test_values_come_out_of_sqlite_as_they_went_in(value: Any, lite: Database) -
     writer = lite.sink("words", {"value": "BLOB"}).open(context())
     writer.commit(pre_committed(writer, 1, (value,)))
     assert lite.ask("SELECT * FROM words") == [(value,)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({}, "columns of table 'words'; expected names with types: "),
+        ({1: "text"}, "name of a column of table 'words'; expected a text; found 1"),
+        ({"n": str}, "type of column 'n' of table 'words'; expected a text such as .*; found str"),
+        ({"n": "text primary key"}, "type of column 'n' .* found 'text primary key'.*create the"),
+        ({"n": "strng"}, "strng.*correct "),
+    ],
+)
+def test_a_type_that_is_none_is_told_before_a_table_is_made(
+    columns: Any, message: str, database: Database
+) -> None:
+    with pytest.raises(ConfigError, match=rf"(?i){message}"):
+        database.sink(columns=columns).open(context())
+    tables = {"sqlite": "sqlite_master", "postgres": "pg_tables WHERE schemaname = 'public'"}
+    assert database.ask(f"SELECT * FROM {tables[database.kind]}") == []
+
+
+def test_a_table_of_sqlite_may_have_any_type_that_somebody_gave_it(tmp_path: Path) -> None:
+    database = Database("sqlite", tmp_path / "n.db")
+    database.ask("CREATE TABLE words (word money, n bigint)")
+    writer = database.sink(columns={"word": "money", "n": "bigint"}).open(context())
+    writer.commit(pre_committed(writer, 1, (5, 2)))
+    assert database.shown() == [(5, 2)]

@@ -11,8 +11,9 @@ from tests.support.pipelines import Outside, acted_on, copy, effects, run, word_
 from tidelog import ConfigError, Job, JobRunner, RestoreError, RestoreFrom, Savepoint, Sink
 from tidelog.errors import UserFunctionError
 from tidelog.runtime.sink import SinkContext, SinkWriter
-from tidelog.spark.handover.begin import Origin
-from tidelog.spark.handover.takeover import JobHandover, resumed, take_over
+from tidelog.spark.handover.begin import Beginning, Origin
+from tidelog.spark.handover.document import QueryDirectory
+from tidelog.spark.handover.takeover import resumed, take_over
 from tidelog.storage.local import LocalStore
 
 SOURCE = words(2, 200)
@@ -27,9 +28,7 @@ def stop(job: Job, store: LocalStore, name: str = "halt", **options: Any) -> Non
     acted_on(job, store, lambda runner: runner.stop(name), **options)
 
 
-def moved(
-    job: Job, store: LocalStore, savepoint: str = "halt", query: str = "query"
-) -> JobHandover:
+def moved(job: Job, store: LocalStore, savepoint: str = "halt", query: str = "query") -> Beginning:
     root = Path(store.url.removeprefix("file://")).parent
     return take_over(job, Origin(f"{store.url}@{savepoint}", str(root / query)))
 
@@ -136,15 +135,15 @@ def test_a_query_that_has_not_begun_is_not_started_without_its_savepoint(
     store: LocalStore, tmp_path: Path
 ) -> None:
     query = tmp_path / "query"
-    assert resumed(str(query)) is None
+    assert resumed(QueryDirectory(str(query))) is None
     job = word_count(SOURCE, Outside())
     stop(job, store)
     handover = moved(job, store).handover
     with pytest.raises(ConfigError, match="its first batch is not committed"):
-        resumed(str(query))
+        resumed(QueryDirectory(str(query)))
     (query / "commits").mkdir()
     (query / "commits/0").touch()
-    later = resumed(str(query))
+    later = resumed(QueryDirectory(str(query)))
     assert later is not None
     assert later.handover == handover
     assert later.savepoint is None

@@ -8,10 +8,9 @@ import pytest
 from tidelog.checkpoint.manifest import AheadOfWatermark, OperatorState, SubtaskState
 from tidelog.errors import CorruptObjectError
 from tidelog.ids import CheckpointId, Generation, SeqNo
-from tidelog.spark.checkpoint.commits import Offsets
-from tidelog.spark.handover.back import Batch, operator_state
+from tidelog.spark.handover.back import operator_state
+from tidelog.spark.handover.begin import described
 from tidelog.spark.handover.pages import GroupFacts, groups_of
-from tidelog.spark.handover.takeover import described
 from tidelog.spark.handover.writing import Target, WrittenSubtask
 from tidelog.spark.operators.layout import OperatorDescription, pack
 from tidelog.storage.open import PLAIN
@@ -46,18 +45,17 @@ def test_event_time_is_not_known_where_one_subtask_does_not_know_it() -> None:
 
 
 def returned(
-    description: OperatorDescription, facts: dict[int, GroupFacts], watermark: int, later: int
+    description: OperatorDescription, facts: dict[int, GroupFacts]
 ) -> tuple[SubtaskState, ...]:
     target = Target(
         *("store", PLAIN, Generation(3), CheckpointId(2), "f", 0, (), description.key_groups, 2),
         SeqNo(20),
     )
     logs = {1: WrittenSubtask(1, (), SeqNo(25))}
-    batch = Batch(4, Offsets({}, {}), watermark, later)
-    return operator_state(description, target, logs, facts, batch).subtasks
+    return operator_state(description, target, logs, facts).subtasks
 
 
-def test_event_time_comes_back_by_key_group_and_what_is_due_is_left_to_fire() -> None:
+def test_event_time_comes_back_by_key_group() -> None:
     description = OperatorDescription(
         operator="f",
         key_groups=8,
@@ -66,18 +64,18 @@ def test_event_time_comes_back_by_key_group_and_what_is_due_is_left_to_fire() ->
         ahead=(AheadOfWatermark(3, 3, 80),),
     )
     facts = {4: GroupFacts(95, 30), 5: GroupFacts(20, 30)}
-    first, second = returned(description, facts, 50, 60)
-    assert (first.watermark, first.advancing) == (50, 60)
+    first, second = returned(description, facts)
+    assert (first.watermark, first.advancing) == (10, None)
     assert first.ahead == (AheadOfWatermark(3, 3, 80),)
-    assert (second.watermark, second.advancing) == (50, 60)
-    assert second.ahead == (AheadOfWatermark(4, 4, 95),)
+    assert (second.watermark, second.advancing) == (10, None)
+    assert second.ahead == (AheadOfWatermark(4, 4, 95), AheadOfWatermark(5, 5, 20))
     assert [(s.first_key_group, s.last_key_group) for s in (first, second)] == [(0, 3), (4, 7)]
     assert [(s.start, s.seqno) for s in (first, second)] == [(20, 20), (20, 25)]
 
 
 def test_a_query_without_event_time_comes_back_without() -> None:
     description = OperatorDescription(operator="f", key_groups=8, states=())
-    for state in returned(description, {1: GroupFacts(None, 5)}, 0, 0):
+    for state in returned(description, {1: GroupFacts(None, 5)}):
         assert (state.watermark, state.advancing, state.ahead) == (None, None, ())
 
 

@@ -1,12 +1,11 @@
 """What of a graph Spark has no equivalent for is refused before a query starts, with a way out."""
 
 from collections.abc import Callable
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any, cast
 
 import pytest
 
-from tests.spark.job.jobs import Clocked
 from tidelog import (
     CsvSource,
     FileSink,
@@ -17,7 +16,6 @@ from tidelog import (
     ParquetSource,
     Stream,
     TextFileSource,
-    Tumbling,
 )
 from tidelog.errors import ConfigError
 from tidelog.spark.job.plan import JobPlan
@@ -47,26 +45,12 @@ def broadcast(job: Job, stream: Stream) -> Stream:
     return stream.with_broadcast(rules, on_rule=nothing, on_record=nothing)
 
 
-def timed_again(job: Job, stream: Stream) -> Stream:
-    windows = stream.key_by(attrgetter("k")).window(Tumbling("1m")).count()
-    return windows.event_time(itemgetter(1), name="again")
-
-
-def clock_before_event_time(job: Job, stream: Stream) -> Stream:
-    clocked = stream.key_by(attrgetter("k")).transform_with_state(
-        Clocked, time_mode="processing", name="clocked"
-    )
-    return clocked.key_by(itemgetter(0)).window(Tumbling("1m")).count()
-
-
 @pytest.mark.parametrize(
     ("build", "what", "action"),
     [
         (aggregated_at_the_end, "operator 'count' on Spark", "emit_updates=True"),
         (averaged_at_the_end, "operator 'mean' on Spark", "emit_updates=True"),
         (broadcast, "operator 'with-broadcast' on Spark", "enrich by key"),
-        (timed_again, "operator 'again', an event_time after operator 'window'", "topic"),
-        (clock_before_event_time, "operator 'clocked' on Spark", "time_mode='event'"),
     ],
 )
 def test_what_has_no_equivalent_is_refused_with_another_way(

@@ -1,8 +1,7 @@
 """A query without Spark: the functions that its executors run, called in Spark's order.
 
 A batch has the records of all sources; then each keyed operator gets its rows by key group and its
-expired timers, operators in the order of the graph. Each input of an operator has a watermark, its
-greatest mark of all batches before; that of the query is the least of them.
+expired timers, operators in the order of the graph.
 """
 
 from collections import defaultdict
@@ -20,7 +19,7 @@ from tidelog.spark.job.plan import JobPlan
 from tidelog.spark.operators.group import GroupOperator, OperatorPlan, Pages
 from tidelog.spark.operators.layout import GROUP, OperatorDescription, pages_name, state_name
 from tidelog.spark.operators.pages import PagedTable, Tree
-from tidelog.spark.operators.records import BRANCH, DATA, decode_records_of
+from tidelog.spark.operators.records import BRANCH, DATA, LATE, decode_records_of
 from tidelog.state.objects.classes import RecordTypes
 
 Values = dict[str, Any]
@@ -79,11 +78,8 @@ class Handle:
 
 
 class _Times:
-    def __init__(self, watermark: int, now_ms: int) -> None:
-        self.watermark, self.now_ms = watermark, now_ms
-
-    def getCurrentWatermarkInMs(self) -> int:
-        return self.watermark
+    def __init__(self, now_ms: int) -> None:
+        self.now_ms = now_ms
 
     def getCurrentProcessingTimeInMs(self) -> int:
         return self.now_ms
@@ -98,22 +94,33 @@ class _Expired:
 
 
 class _InputRow:
-    def __init__(self, data: bytes, now_ms: int) -> None:
+    def __init__(self, values: Values, now_ms: int) -> None:
         self.tidelog_now = now_ms
-        self._data = data
+        self._values = values
 
-    def __getitem__(self, name: str) -> bytes:
-        return self._data
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+
+Splits = dict[str, list[list[Any]]]
+"""The records of each split, as they are read."""
 
 
 class _Records:
     """A reader of records that are there."""
 
-    def __init__(self, records: list[Any]) -> None:
-        self._records = records
+    def __init__(self, splits: Splits, *, ends_splits: bool) -> None:
+        self._splits = splits
+        self.ends_splits = ends_splits
 
     def read(self, batch: pa.RecordBatch) -> Iterator[tuple[str, list[Any]]]:
-        yield "split", self._records
+        for split, reads in self._splits.items():
+            for records in reads:
+                yield split, records
+
+
+class _Known(NamedTuple):
+    splits: Mapping[str, int | None]
 
 
 class State(NamedTuple):
@@ -147,30 +154,34 @@ def _handed_over(rows: pa.RecordBatch) -> list[_Handed]:
 class Simulation:
     """A job's query; `records` are those of its sinks, by branch."""
 
-    def __init__(self, job: Job, initial: Mapping[str, State] | None = None) -> None:
+    def __init__(
+        self,
+        job: Job,
+        initial: Mapping[str, State] | None = None,
+        partitions: Mapping[str, Mapping[str, int | None]] | None = None,
+    ) -> None:
+        """`partitions` are the splits of sources that have endless ones; others read files."""
         self.plan = JobPlan(job)
+        self._partitions = dict(partitions or {})
+        self._known = {name: _Known(splits) for name, splits in self._partitions.items()}
         self._initial = dict(initial or {})
-        begun = {name: state.description for name, state in self._initial.items()}
+        begun: Any = self._initial  # of another type of rows
         self.descriptions = describe(self.plan.operators, {}, begun)
         self.handles = {node.id: Handle() for node in self.plan.operators}
         self.records: dict[int, list[Any]] = defaultdict(list)
-        self._marks: dict[tuple[str, int], int] = {}
-        """By source and branch."""
-        for node in self.plan.operators:
-            for head, _, branch in self.plan.inputs(node):
-                if head.source is not None and self.plan.time_of(node) == "event":
-                    self._marks[head.id, branch] = 0
+        self.late: dict[str, int] = defaultdict(int)
+        """Late records by operator."""
         self.now_ms = 1_000_000
         self._types = RecordTypes(job.record_types)
 
-    @property
-    def watermark(self) -> int:
-        return min(self._marks.values(), default=0)
-
-    def batch(self, **sources: list[Any]) -> None:
-        """A batch of records by the names of the sources, and one without records after it."""
-        self._batch(sources)
-        self._batch({})
+    def batch(self, **sources: "list[Any] | Splits") -> None:
+        """A batch of records by the names of the sources, of one split or several."""
+        self._batch(
+            {
+                name: records if isinstance(records, dict) else {"split": [records]}
+                for name, records in sources.items()
+            }
+        )
 
     def state(self, name: str) -> State:
         """All rows of an operator, as a savepoint has them."""
@@ -179,7 +190,7 @@ class Simulation:
         watermark, seqno = None, 0
         pages = handle.states[pages_name(name)]
         for group, value in handle.states[state_name(name)].of_key.items():
-            watermark, _, number, *tree = value
+            watermark, _, number, *tree, _, _ = value
             seqno = max(seqno, number)
             handle.use(group)
             prefix = group.to_bytes(2, "big")
@@ -190,28 +201,24 @@ class Simulation:
         description = replace(self.descriptions[name], watermark=watermark, seqno=seqno)
         return State(description, rows)
 
-    def _batch(self, sources: dict[str, list[Any]]) -> None:
+    def _batch(self, sources: dict[str, Splits]) -> None:
         self.now_ms += 1_000
         rows: dict[int, list[Values]] = defaultdict(list)
-        marks = dict(self._marks)
         everyone = [*self.plan.operators, None]
         for node in self.plan.sources:
             plan = self.plan.stage(node, everyone, self.descriptions)
-            records = sources.get(node.id, [])
-            for output in SourcePass(_Records(records), plan)([None] if records else []):
-                for row in output.to_pylist():
-                    if row[DATA] is None:
-                        mark = round(row["tidelog_mark"].timestamp() * 1000)
-                        origin = node.id, row[BRANCH]
-                        marks[origin] = max(marks[origin], mark)
-                    rows[row[BRANCH]].append(row)
+            # A task reads each split, and none knows of the others.
+            for split, reads in sources.get(node.id, {}).items():
+                reader = _Records({split: reads}, ends_splits=node.id not in self._partitions)
+                for row in SourcePass(reader, plan)([None] if any(reads) else []):
+                    for values in row.to_pylist():
+                        rows[values[BRANCH]].append(values)
         for node in self.plan.operators:
             self._operator(node, rows)
         outputs = [branch for sink in self.plan.sinks for branch in self.plan.branches_of(sink)]
         for branch in outputs:
             for row in rows.pop(branch, []):
                 self.records[branch] += decode_records_of(row[DATA], self._types)
-        self._marks = marks
 
     def _operator(self, node: Node, rows: dict[int, list[Values]]) -> None:
         inputs = self.plan.inputs(node)
@@ -220,14 +227,14 @@ class Simulation:
             OperatorPlan(
                 node.operator,
                 self.descriptions[node.id],
-                self.plan.time_of(node),
+                self.plan.ticks(node),
+                self.plan.time_inputs(node, self._known),
                 self.plan.stage(node, [*self.plan.operators, None], self.descriptions),
-                any(head.keyed for head, _, _ in inputs),
                 node.key_types,
                 node.value_types,
             )
         )
-        handle, times = self.handles[node.id], _Times(self.watermark, self.now_ms)
+        handle, times = self.handles[node.id], _Times(self.now_ms)
         handle.use(None)
         operator.init(handle)
         if node.id in self._initial:
@@ -237,23 +244,24 @@ class Simulation:
         by_group: dict[int, list[_InputRow]] = defaultdict(list)
         for branch in {branch for _, _, branch in inputs}:
             for row in rows.pop(branch, []):
-                if row[DATA] is not None:
-                    by_group[row[GROUP]].append(_InputRow(row[DATA], self.now_ms))
+                by_group[row[GROUP]].append(_InputRow(row, self.now_ms))
         for group, of_group in sorted(by_group.items()):
-            self._call(operator.handleInputRows((group,), of_group, times), handle, group, rows)
-        time = self.plan.time_of(node)
-        limit = {"event": self.watermark, "processing": self.now_ms, "none": -1}[time]
+            self._call(operator.handleInputRows((group,), of_group, times), node.id, group, rows)
         for due, group in sorted(handle.timers):
-            if due <= limit:
+            if due <= self.now_ms:
                 expired = operator.handleExpiredTimer((group,), times, _Expired(due))
-                self._call(expired, handle, group, rows)
+                self._call(expired, node.id, group, rows)
                 handle.deleteTimer(due)
         operator.close()
 
     def _call(
-        self, output: Iterable[Any], handle: Handle, group: int, rows: dict[int, list[Values]]
+        self, output: Iterable[Any], name: str, group: int, rows: dict[int, list[Values]]
     ) -> None:
+        handle = self.handles[name]
         handle.use(group)
         for row in output:
             values = row.asDict(True)
-            rows[values[BRANCH]].append(values)
+            if values[LATE]:
+                self.late[name] += values[LATE]
+            else:
+                rows[values[BRANCH]].append(values)

@@ -75,10 +75,10 @@ def test_a_query_goes_on_with_the_rows_of_another_one(
 def test_state_that_has_expired_goes_though_no_record_reads_its_pages(tmp_path: Path) -> None:
     job = Job("job")
     stream = job.source(JsonLinesSource(tmp_path / "in")).key_by(attrgetter("k"))
-    stream.deduplicate(attrgetter("id"), ttl="30s").sink(FileSink(tmp_path / "out"))
+    stream.deduplicate(attrgetter("id"), ttl="15s").sink(FileSink(tmp_path / "out"))
     simulation = Simulation(job)
     for batch in range(50):
         ids = [f"{batch:04}-{number:04}" for number in range(300)]
         simulation.batch(source=[Row(k="one", id=record_id) for record_id in ids])
-    # A batch takes two seconds, so fifteen of them are alive.
+    # A batch takes a second, so fifteen of them are alive.
     assert len(simulation.state("deduplicate").rows) < 300 * 15 * 2

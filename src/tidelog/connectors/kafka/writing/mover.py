@@ -260,12 +260,17 @@ class Mover:
         if self._on_refused == "fail":
             raise refusal.error(self._cluster)
         self._left_out[refusal.staged.start, refusal.number] = refusal
+        policy = self._on_refused
+        if isinstance(policy, DeadLetterTopic):
+            fate = f"moved to the topic {policy.topic!r}"
+        else:
+            fate = "left out"
         Event.KAFKA_RECORDS_REFUSED.log(
             logger,
             records=len(self._left_out),
             what=refusal.what,
             error=refusal.why,
-            fate="left out" if self._on_refused == "skip" else str(self._on_refused),
+            fate=fate,
         )
 
     def _take_over(self) -> None:

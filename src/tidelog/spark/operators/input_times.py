@@ -1,0 +1,150 @@
+"""How far event time is at the inputs of a keyed operator, as its key groups know it. Pure.
+
+Watermarks travel as rows: what a task has read of its splits goes to all key groups of the operator
+in the same batch. Each of them keeps what it knows of every split, so all have the same watermark.
+
+Invariants: the watermark of an input is the least one of its splits that have neither ended nor are
+idle, those not begun included, and never goes back; it follows from the rows of the batches and
+their times alone, so a batch that is repeated has the same one.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Self
+
+import msgspec
+
+from tidelog.runtime.tasks.watermarks import combined
+
+
+class TimeInput(msgspec.Struct, frozen=True, eq=False):
+    """An input of an operator that has watermarks."""
+
+    name: str
+    """Of the stage and of the operator in it that makes them."""
+    idle_after_ms: int | None = None
+    splits: Mapping[str, int | None] = {}
+    """The splits that event time waits for from the start, and their watermarks; None: unknown."""
+
+
+class Mark(msgspec.Struct, frozen=True, array_like=True):
+    """What a task says of an input in a batch."""
+
+    input: str
+    watermarks: dict[str, int]
+    """By split, of those with records in this task."""
+    has_ended: bool = False
+    """The splits end with this batch."""
+    is_idle: bool = False
+    """What comes before the input is idle."""
+
+    def encoded(self) -> bytes:
+        data: bytes = _encode(self)
+        return data
+
+    @classmethod
+    def decoded(cls, data: bytes) -> Self:
+        mark: Self = _decode_mark(data)
+        return mark
+
+
+class _Split(msgspec.Struct, array_like=True):
+    watermark: int | None
+    active_ms: int
+    """When its last batch with records was; 0 where nothing asks."""
+
+
+class _Input(msgspec.Struct, array_like=True):
+    reached: int | None
+    """Its greatest watermark so far."""
+    active_ms: int
+    is_idle: bool
+    splits: dict[str, _Split]
+
+
+_encode: Final[Any] = msgspec.msgpack.Encoder(order="deterministic").encode
+_decode_mark: Final[Any] = msgspec.msgpack.Decoder(Mark).decode
+_decode: Final = msgspec.msgpack.Decoder(dict[str, _Input]).decode
+
+
+class InputTimes:
+    """The times of all inputs of an operator in one call for a key group."""
+
+    def __init__(self, inputs: Iterable[TimeInput], stored: bytes | None, now_ms: int) -> None:
+        """`stored` is what the last call has left; None: there was none."""
+        self._plans = {plan.name: plan for plan in inputs}
+        self._now_ms = now_ms
+        before = {} if stored is None else _decode(stored)
+        self._inputs: dict[str, _Input] = {}
+        for name, plan in self._plans.items():
+            known = before.get(name)
+            if known is None:
+                moment = self._moment(plan)
+                splits = {split: _Split(mark, moment) for split, mark in plan.splits.items()}
+                known = _Input(None, moment, False, splits)
+            self._inputs[name] = known
+
+    def take(self, mark: Mark) -> None:
+        """What a task says; marks of an input that the job has no longer are left out."""
+        if mark.input not in self._inputs:
+            return
+        known, moment = self._inputs[mark.input], self._moment(self._plans[mark.input])
+        known.active_ms, known.is_idle = moment, mark.is_idle
+        for name, watermark in mark.watermarks.items():
+            split = known.splits.get(name)
+            if mark.has_ended:
+                known.splits.pop(name, None)
+                known.reached = _later(known.reached, watermark)
+            elif split is None:
+                known.splits[name] = _Split(watermark, moment)
+            else:
+                split.watermark, split.active_ms = _later(split.watermark, watermark), moment
+
+    @property
+    def watermark(self) -> int | None:
+        """That of the slowest input that is not idle; None: not known."""
+        for name, known in self._inputs.items():
+            known.reached = _later(known.reached, self._of_splits(name))
+        idle = {name for name in self._inputs if self._is_idle(name)}
+        return combined(self._inputs.keys() - idle, idle, lambda name: self._inputs[name].reached)
+
+    @property
+    def is_idle(self) -> bool:
+        return all(map(self._is_idle, self._inputs))
+
+    @property
+    def idle_at_ms(self) -> int | None:
+        """When the next split becomes idle that is not; None: none does."""
+        times: list[int] = []
+        for name, known in self._inputs.items():
+            idle_after_ms = self._plans[name].idle_after_ms
+            if idle_after_ms is not None:
+                active = [split.active_ms for split in known.splits.values()] or [known.active_ms]
+                times += [time + idle_after_ms for time in active]
+        return min((time for time in times if time > self._now_ms), default=None)
+
+    def stored(self) -> bytes:
+        """What the next call gets."""
+        data: bytes = _encode(self._inputs)
+        return data
+
+    def _of_splits(self, name: str) -> int | None:
+        """The least watermark of the splits; where all are idle, the greatest."""
+        plan, splits = self._plans[name], self._inputs[name].splits
+        idle = {split for split in splits if self._is_quiet(plan, splits[split].active_ms)}
+        return combined(splits.keys() - idle, idle, lambda split: splits[split].watermark)
+
+    def _is_idle(self, name: str) -> bool:
+        plan, known = self._plans[name], self._inputs[name]
+        active = [split.active_ms for split in known.splits.values()] or [known.active_ms]
+        return known.is_idle or all(self._is_quiet(plan, time) for time in active)
+
+    def _is_quiet(self, plan: TimeInput, active_ms: int) -> bool:
+        return plan.idle_after_ms is not None and self._now_ms - active_ms >= plan.idle_after_ms
+
+    def _moment(self, plan: TimeInput) -> int:
+        """This batch, where it matters: what does not change is not written again."""
+        return 0 if plan.idle_after_ms is None else self._now_ms
+
+
+def _later(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else max(one, other)
