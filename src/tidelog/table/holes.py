@@ -1,11 +1,13 @@
 """Holes in the files of a table: what RocksDB says of them, and the placeholders that have them.
 
-A placeholder is a sparse file of the right size, whose holes are zeros. RocksDB finds that a block
-of zeros has not its checksum, and that a file without a footer is no table.
+A placeholder is a file of zeros that has the right size. RocksDB finds that a block of zeros has
+not its checksum, and that a file without a footer is no table.
 
 Invariant: what is written to a placeholder is what the file has there, and is never changed.
 """
 
+import ctypes
+import errno
 import os
 import re
 import shutil
@@ -103,9 +105,20 @@ def check_room(directory: Path, size: int) -> None:
 
 
 def make_placeholder(path: Path, size: int) -> None:
-    """A file of this size that takes no room."""
+    """A file of this size; where the file system can do it, it has its room on the disk.
+
+    So what arrives fits, whatever else fills the disk meanwhile. And a file system in memory ends
+    the process (SIGBUS) that looks through a mapping at a hole for which it has no page.
+    """
     with failures(path.parent), path.open("xb") as file:
         file.truncate(size)
+        # Not Python's own call, which writes to each block where the file system cannot do it.
+        fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
+        if fallocate is None or not size:
+            return
+        failed = fallocate(file.fileno(), 0, ctypes.c_int64(0), ctypes.c_int64(size))
+        if failed and (number := ctypes.get_errno()) == errno.ENOSPC:
+            raise OSError(number, os.strerror(number), str(path))
 
 
 def write_parts(path: Path, parts: Iterable[FilePart]) -> None:

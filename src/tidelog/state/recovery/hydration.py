@@ -222,8 +222,7 @@ class Hydration:
     def _make_placeholders(self, files: Sequence[PartialFile], size: int) -> None:
         with failures(self.directory):
             self.directory.mkdir(parents=True, exist_ok=True)
-        missing = self.progress.total_bytes - self.progress.bytes
-        check_room(self.directory, missing + size)
+        check_room(self.directory, size)
         for file in files:
             make_placeholder(file.path, file.object.size)
 
