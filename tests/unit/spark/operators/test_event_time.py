@@ -24,6 +24,8 @@ from tidelog import (
     Tumbling,
 )
 from tidelog.spark.job.sources import FileReader
+from tidelog.spark.operators.input_times import latest_times
+from tidelog.spark.operators.layout import state_name
 from tidelog.storage.memory import MemoryStore
 
 LATE = OutputTag("late")
@@ -192,6 +194,20 @@ def test_windows_after_another_operator_are_those_of_the_embedded_job(
     expected = without_end(embedded(job, tmp_path, {"a": [*source, END, last]}))
     assert without_end(emitted(simulation)) == expected
     assert expected["sums"].total() > 5
+
+
+def test_event_time_of_partitions_goes_over_and_comes_back(tmp_path: Path) -> None:
+    """What a partition has read before it moves holds event time on both ways."""
+    job = windows(tmp_path, max_delay_ms="1s")
+    read_to = {"a": START_MS + 90_000, "b": START_MS + 30_000}
+    simulation = Simulation(job, partitions={"source": read_to})
+    simulation.batch(source={"a": records([{"k": "x", "t": START_MS + 95_000, "n": 1}])})
+    values = simulation.handles["counts"].states[state_name("counts")].of_key.values()
+    assert {value[0] for value in values} == {START_MS + 30_000 - 1_001}
+    assert all(
+        latest_times(value[-1]) == {"source": {**read_to, "a": START_MS + 95_000}}
+        for value in values
+    )
 
 
 def test_a_batch_that_is_repeated_gives_the_same(tmp_path: Path) -> None:
