@@ -15,7 +15,7 @@ from tidelog.runtime.tasks.task_checkpoints import TaskParts
 _LOOK_S: Final = 0.01
 """So often, at least, a task that waits looks for buffers that have come meanwhile."""
 
-_BUFFERS: Final = 4
+_BUFFERS: Final = 3
 """Buffers that there is room for: the rows of all that wait are fetched side by side."""
 
 
