@@ -17,7 +17,7 @@ for which nothing was found, is taken as PUT.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 from tidelog.cost.model.usage import DAY_S, MONTH_S
 from tidelog.cost.prices import built_in_books
 from tidelog.effects import Clock, Effects, loop_thread
-from tidelog.storage.port import ObjectInfo, ObjectStore
+from tidelog.storage.port import ObjectInfo, ObjectPart, ObjectStore
 
 _MASK: Final = (1 << 64) - 1
 SHARES: Final = (0.0, 0.5, 0.9, 0.99, 0.999, 1.0)
@@ -258,6 +258,15 @@ class ModelledStore:
         await self._wait(0.0, len(data))
         return data
 
+    async def get_parts(self, parts: Sequence[ObjectPart]) -> Sequence[bytes]:
+        """A request for each, side by side: all are here with the last of them."""
+        await self._request(Kind.GET, count=len(parts))
+        contents = await self._inner.get_parts(parts)
+        size = sum(map(len, contents))
+        self.downloaded_bytes += size
+        await self._wait(0.0, size)
+        return contents
+
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
         """Names in ascending order, a request per thousand."""
         await self._request(Kind.LIST)
@@ -293,10 +302,11 @@ class ModelledStore:
         self._store(size - self.stored.get(name, 0))
         self.stored[name] = size
 
-    async def _request(self, kind: Kind, size: int = 0) -> None:
-        number = self.requests[kind]
-        self.requests[kind] = number + 1
-        await self._wait(self.profile.latency_s(kind, number), size)
+    async def _request(self, kind: Kind, size: int = 0, count: int = 1) -> None:
+        first = self.requests[kind]
+        self.requests[kind] = first + count
+        latencies_s = [self.profile.latency_s(kind, first + number) for number in range(count)]
+        await self._wait(max(latencies_s), size)
 
     async def _wait(self, latency_s: float, size: int) -> None:
         waiting = self._waited(latency_s, size)

@@ -236,15 +236,13 @@ class Event(Enum):
     TABLES_WAIT = (WARNING, "tables that are not whole wait for the store: %(error)s")
     TABLE_FETCHED_WHOLE = (
         WARNING,
-        "all of a table is fetched before it is read on: RocksDB tells of missing blocks in words "
-        "that this release does not know, or of damage: %(error)s",
+        "a table is fetched whole before it is read on, as RocksDB tells of a hole in words that "
+        "this release does not know: %(error)s",
     )
     TABLE_STALLED = (
         WARNING,
-        "an operator takes no records until its table is whole: what it wrote since the start has "
-        "made as many files as may be there before the table can be compacted; %(share)s of all "
-        "tables is here%(eta)s. Give the store more bandwidth, or begin with "
-        "restore.begin = when-whole.",
+        "an operator takes no records until its table is whole: it has made as many files as may "
+        "be there uncompacted; %(share)s of all tables is here%(eta)s",
     )
     READ_WAITED = (WARNING, "a read has waited %(waited_s).1f s for a part of %(object)s")
     STATE_DROPPED = (WARNING, "job %(job)r: dropped, as allowed: %(dropped)s")

@@ -16,7 +16,7 @@ from typing import TypeVar
 from tidelog.effects import Clock, Effects, SystemClock
 from tidelog.errors import StorageError
 from tidelog.storage.errors import object_at, store_unreachable
-from tidelog.storage.port import ObjectInfo, ObjectStore
+from tidelog.storage.port import ObjectInfo, ObjectPart, ObjectStore, get_each
 
 T = TypeVar("T")
 
@@ -75,6 +75,9 @@ class ForwardingStore:
 
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         return await self._call("get", name, partial(self.inner.get, name, start, length))
+
+    async def get_parts(self, parts: Sequence[ObjectPart]) -> Sequence[bytes]:
+        return await get_each(self, parts)
 
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
         """Names in ascending order, all of them read at once."""

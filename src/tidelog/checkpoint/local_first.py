@@ -8,7 +8,7 @@ the room that is left, and their parent removes copies.
 """
 
 import logging
-from collections.abc import AsyncIterator, Callable, Set
+from collections.abc import AsyncIterator, Callable, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -20,7 +20,7 @@ from tidelog.events import Event
 from tidelog.ids import digest
 from tidelog.storage import errors, object_names
 from tidelog.storage.document import content_hash
-from tidelog.storage.port import ObjectInfo, ObjectStore
+from tidelog.storage.port import ObjectInfo, ObjectPart, ObjectStore, get_each
 
 logger = logging.getLogger(__name__)
 
@@ -125,6 +125,15 @@ class LocalFirstStore:
         if self._keeps and await self._is_table_file(name, start, data):
             await self._keep_content(name, data)
         return data
+
+    async def get_parts(self, parts: Sequence[ObjectPart]) -> Sequence[bytes]:
+        """From the copies one by one; in one call where there is none."""
+        if any(part.name in self._copies or part.name in self._shared for part in parts):
+            return await get_each(self, parts)
+        contents = await self._inner.get_parts(parts)
+        self._metrics.fetched += len(contents)
+        self._metrics.fetched_bytes += sum(map(len, contents))
+        return contents
 
     async def _is_table_file(self, name: str, start: int, data: bytes) -> bool:
         """Whether these are all bytes of a table's file, and not a part of it."""

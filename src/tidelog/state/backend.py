@@ -148,11 +148,6 @@ class KeyedBackend:
         """Whether reads of the table never wait for parts of its files."""
         return self.hydration is None or self.hydration.is_whole
 
-    @property
-    def is_stalled(self) -> bool:
-        """Whether nothing more may be written until the table is whole."""
-        return self.hydration is not None and self.hydration.is_stalled
-
     def rows_bytes(self) -> int:
         """About how much memory the rows take that are buffered, dirty or cached."""
         return self.buffer.memory_bytes

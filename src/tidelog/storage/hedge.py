@@ -26,15 +26,17 @@ async def first_answer(
     counters: OperationMetrics,
     name: str,
     *,
+    count: int = 1,
     timeout_s: float,
     hedge_after_s: float | None,
 ) -> T:
     """Answer of `send()`, or of a second `send()` started after `hedge_after_s` seconds.
 
     Raises what the winning try raised, or TimeoutError when neither answers in `timeout_s`
-    seconds. Tries are counted in `counters`; `name` is the object asked for, in the log.
+    seconds. Tries are counted in `counters`, as `count` each; `name` is the object asked for, in
+    the log.
     """
-    counters.attempts += 1
+    counters.attempts += count
     first: asyncio.Future[T] = asyncio.ensure_future(send())
     tries = [first]
     try:
@@ -42,15 +44,15 @@ async def first_answer(
         if hedge_after_s is not None and hedge_after_s < timeout_s:
             rest_s -= hedge_after_s
             if not await _answered(tries, clock, hedge_after_s):
-                counters.attempts += 1
-                counters.hedges += 1
+                counters.attempts += count
+                counters.hedges += count
                 Event.REQUEST_HEDGED.log(logger, object=name, after_s=hedge_after_s)
                 tries.append(asyncio.ensure_future(send()))
         if not await _answered(tries, clock, rest_s):
             raise TimeoutError
         winner = next((task for task in tries if _is_answer(task)), first)
         if winner is not first:
-            counters.hedge_wins += 1
+            counters.hedge_wins += count
         return winner.result()
     finally:
         await discard(tries)

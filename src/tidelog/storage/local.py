@@ -6,7 +6,7 @@ disk I/O runs in the off-load; only errors of `tidelog.errors` leave.
 
 import errno
 import platform
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from itertools import islice
 from os import W_OK, access, getpid
@@ -18,7 +18,7 @@ from tidelog.effects import Effects
 from tidelog.errors import ConfigError, StorageError
 from tidelog.storage import errors, local_files
 from tidelog.storage.object_names import check_name
-from tidelog.storage.port import ObjectInfo, PlainStore
+from tidelog.storage.port import ObjectInfo, ObjectPart, PlainStore
 
 T = TypeVar("T")
 
@@ -76,6 +76,18 @@ class LocalStore(PlainStore):
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         size = -1 if length is None else length
         return await self._read(name, local_files.read, start, size)
+
+    async def get_parts(self, parts: Sequence[ObjectPart]) -> Sequence[bytes]:
+        """All of them in one thread."""
+        try:
+            return await self._effects.offload.run(self._read_parts, parts)
+        except OSError as error:
+            if error.errno not in _ABSENT:
+                raise self._translated(error, parts[0].name) from error
+        return await super().get_parts(parts)  # which says what is absent
+
+    def _read_parts(self, parts: Sequence[ObjectPart]) -> Sequence[bytes]:
+        return [local_files.read(self._path(name), start, size) for name, start, size in parts]
 
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
         folder = prefix.rpartition("/")[0]

@@ -9,7 +9,7 @@ Format: docs/internals/format.md, "The log in a store of its own".
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -19,7 +19,7 @@ from tidelog.errors import ConfigError, ObjectExistsError, ObjectNotFoundError, 
 from tidelog.ids import Slot
 from tidelog.storage.document import FORMAT_VERSION, open_document, seal_document, without_key
 from tidelog.storage.object_names import CHECKPOINTS, KEYS, LOG_OF, LOG_STORE, SEGMENTS, checkpoint
-from tidelog.storage.port import ObjectInfo, ObjectStore, create_once
+from tidelog.storage.port import ObjectInfo, ObjectPart, ObjectStore, create_once, get_each
 
 _FIRST_SLOT: Final = checkpoint(Slot(0))
 
@@ -89,6 +89,12 @@ class StoreWithLog:
 
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         return await (await self._holder(name)).get(name, start, length)
+
+    async def get_parts(self, parts: Sequence[ObjectPart]) -> Sequence[bytes]:
+        """Those of tables in one call."""
+        if any(part.name.startswith(SEGMENTS) for part in parts):
+            return await get_each(self, parts)
+        return await self._main.get_parts(parts)
 
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
         concerned = prefix.startswith(SEGMENTS) or SEGMENTS.startswith(prefix)

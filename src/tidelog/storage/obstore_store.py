@@ -10,18 +10,20 @@ ends takes the process down with SIGABRT (docs/decisions/014-clouds.md).
 """
 
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 import obstore
 
-from tidelog.effects import ThreadOffload
+from tidelog.concurrency import together
+from tidelog.effects import Effects, ThreadOffload
 from tidelog.errors import ObjectNotFoundError, TidelogError, require
 from tidelog.storage import errors
 from tidelog.storage.cloud_options import CloudOptions
-from tidelog.storage.port import ObjectInfo, PlainStore
+from tidelog.storage.port import ObjectInfo, ObjectPart, PlainStore
 
 T = TypeVar("T")
 
@@ -69,6 +71,10 @@ class ObstoreStore(PlainStore):
         self._common = common
         self._threads = ThreadOffload(_THREADS)
 
+    def apart(self, effects: Effects) -> "ObstoreStore":
+        """With threads of its own."""
+        return ObstoreStore(self.url, self._root.rstrip("/"), self._client, self._common)
+
     async def put(self, name: str, data: bytes) -> None:
         await self._write(name, data, mode="overwrite")
 
@@ -85,6 +91,32 @@ class ObstoreStore(PlainStore):
             return await self._call(name, lambda client: self._read(client, name, start, length))
         except errors.EmptyRangeError:
             return b""
+
+    async def get_parts(self, parts: Sequence[ObjectPart]) -> Sequence[bytes]:
+        """A thread for each object, whose parts the library asks for side by side."""
+        objects: dict[str, list[ObjectPart]] = defaultdict(list)
+        for part in parts:
+            objects[part.name].append(part)
+        answers = await together([self._parts_of_one(*item) for item in objects.items()])
+        data = {part: content for answer in answers for part, content in answer.items()}
+        return [data[part] for part in parts]
+
+    async def _parts_of_one(
+        self, name: str, parts: Sequence[ObjectPart]
+    ) -> dict[ObjectPart, bytes]:
+        if len(parts) == 1:
+            return {parts[0]: await self.get(*parts[0])}
+        contents = await self._call(
+            name,
+            lambda client: obstore.get_ranges(
+                client,
+                self._path(name),
+                starts=[part.start for part in parts],
+                lengths=[part.length for part in parts],
+                coalesce=0,
+            ),
+        )
+        return {part: content.to_bytes() for part, content in zip(parts, contents, strict=True)}
 
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
         """Names in ascending order, a thousand per request."""

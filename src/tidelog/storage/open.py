@@ -9,7 +9,7 @@ where secrets are found, so it can be pickled and shown.
 
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
@@ -26,7 +26,7 @@ from tidelog.storage.errors import check_url
 from tidelog.storage.local import LocalStore
 from tidelog.storage.log_store import StoreWithLog
 from tidelog.storage.object_names import check_name
-from tidelog.storage.port import ObjectInfo, ObjectStore, PlainStore, RequestMetrics
+from tidelog.storage.port import ObjectInfo, ObjectPart, ObjectStore, PlainStore, RequestMetrics
 from tidelog.storage.retry import RetryingStore
 from tidelog.storage.retry_policy import LOCAL_POLICY, RetryPolicy
 
@@ -256,17 +256,22 @@ def _path_of(url: str) -> str:
 class StoreBelow(PlainStore):
     """The objects of `whole` below a path, under their names without it.
 
-    The connections are those of the whole store, which stays open.
+    The connections are those of the whole store, which stays open unless `closes` says otherwise.
     """
 
-    def __init__(self, parent: ObjectStore, path: str) -> None:
+    def __init__(self, parent: ObjectStore, path: str, *, closes: bool = False) -> None:
         check_name(path)
         self.url = f"{parent.url.rstrip('/')}/{path}"
         self._parent = parent
         self._path = f"{path}/"
+        self._closes = closes
 
     def apart(self, effects: Effects) -> "StoreBelow":
-        return StoreBelow(self._parent.apart(effects), self._path.rstrip("/"))
+        return StoreBelow(self._parent.apart(effects), self._path.rstrip("/"), closes=True)
+
+    async def close(self) -> None:
+        if self._closes:
+            await self._parent.close()
 
     async def put(self, name: str, data: bytes) -> None:
         await self._parent.put(self._path + name, data)
@@ -276,6 +281,10 @@ class StoreBelow(PlainStore):
 
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         return await self._parent.get(self._path + name, start, length)
+
+    async def get_parts(self, parts: Sequence[ObjectPart]) -> Sequence[bytes]:
+        below = [part._replace(name=self._path + part.name) for part in parts]
+        return await self._parent.get_parts(below)
 
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
         after = self._path + start_after if start_after else ""

@@ -1,4 +1,4 @@
-"""The object-store port: the seven calls tidelog needs of a store.
+"""The object-store port: the eight calls tidelog needs of a store.
 
 Invariants every adapter keeps (`tests/unit/storage/conformance.py` proves them):
 - a name is visible with all its bytes or not at all; after `put` or `create` returns, the
@@ -9,19 +9,21 @@ Invariants every adapter keeps (`tests/unit/storage/conformance.py` proves them)
 - only errors of `tidelog.errors` leave an adapter.
 
 Counters: `calls` counts what the caller asked for and `attempts` what was sent, so attempts =
-calls + retries + hedges for every operation once no call is under way.
+calls + retries + hedges for every operation once no call is under way. Each part of `get_parts` is
+a get of its own there.
 
 Names are relative to the store's root, `/`-separated, ASCII, without `.` or `..` parts.
 """
 
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, Protocol, cast
+from typing import Final, NamedTuple, Protocol, cast
 
 import msgspec
 
+from tidelog.concurrency import together
 from tidelog.effects import Effects
 from tidelog.errors import ObjectExistsError, ObjectNotFoundError
 
@@ -67,6 +69,14 @@ class ObjectInfo(msgspec.Struct, frozen=True):
 
     name: str
     size: int
+
+
+class ObjectPart(NamedTuple):
+    """Bytes of an object, which has them all."""
+
+    name: str
+    start: int
+    length: int
 
 
 class Cipher(Protocol):
@@ -115,6 +125,10 @@ class ObjectStore(Protocol):
         """
         ...
 
+    async def get_parts(self, parts: Sequence[ObjectPart]) -> "Sequence[bytes]":
+        """Parts of objects, asked for side by side: what `get` returns for each, for less work."""
+        ...
+
     def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
         """All objects whose name starts with `prefix`, in ascending order, after `start_after`; one
         that is written or deleted meanwhile may or may not appear.
@@ -130,7 +144,9 @@ class ObjectStore(Protocol):
         ...
 
     def apart(self, effects: Effects) -> "ObjectStore":
-        """The same store for another event loop, where `effects` hold; this one closes it."""
+        """The same store for another event loop, where `effects` hold; it is closed there, and this
+        one stays open.
+        """
         ...
 
     async def close(self) -> None:
@@ -148,8 +164,17 @@ class PlainStore:
         """Itself: most answer in any event loop."""
         return cast(ObjectStore, self)
 
+    async def get_parts(self, parts: Sequence[ObjectPart]) -> Sequence[bytes]:
+        """A request for each."""
+        return await get_each(cast(ObjectStore, self), parts)
+
     async def close(self) -> None:
         """Nothing to release."""
+
+
+async def get_each(store: ObjectStore, parts: Sequence[ObjectPart]) -> Sequence[bytes]:
+    """Parts of objects, each by a call of `get`, side by side."""
+    return await together([store.get(*part) for part in parts])
 
 
 async def create_once(store: ObjectStore, name: str, data: bytes) -> None:

@@ -7,7 +7,7 @@ our own object. A create that is retried after a lost answer can still report it
 """
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -25,7 +25,13 @@ from tidelog.options.units import plural
 from tidelog.storage import object_names
 from tidelog.storage.errors import object_at, store_unreachable
 from tidelog.storage.hedge import first_answer
-from tidelog.storage.port import ObjectInfo, ObjectStore, OperationMetrics, RequestMetrics
+from tidelog.storage.port import (
+    ObjectInfo,
+    ObjectPart,
+    ObjectStore,
+    OperationMetrics,
+    RequestMetrics,
+)
 from tidelog.storage.retry_policy import RetryPolicy
 
 logger = logging.getLogger(__name__)
@@ -36,12 +42,15 @@ _LIST_PAGE: Final = 10_000
 
 
 class _Request(msgspec.Struct, frozen=True):
-    """One call: its counters, the object, its size in bytes, whether it may be hedged."""
+    """One call: its counters, an object, its size in bytes, whether it may be hedged, and what it
+    counts for.
+    """
 
     counters: OperationMetrics
     name: str
     size: int = 0
     hedged: bool = True
+    count: int = 1
 
 
 class RetryingStore:
@@ -99,6 +108,14 @@ class RetryingStore:
         self.request_metrics.bytes_read += len(data)
         return data
 
+    async def get_parts(self, parts: Sequence[ObjectPart]) -> Sequence[bytes]:
+        """All of them again, if one is not answered."""
+        size = sum([part.length for part in parts])
+        request = _Request(self.request_metrics.get, parts[0].name, size, count=len(parts))
+        contents = await self._call(request, partial(self._inner.get_parts, parts))
+        self.request_metrics.bytes_read += sum(map(len, contents))
+        return contents
+
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
         """Names in ascending order, fetched and retried page by page."""
         request = _Request(self.request_metrics.list, f"{prefix}*")
@@ -135,14 +152,14 @@ class RetryingStore:
 
     async def _call(self, request: _Request, send: Callable[[], Awaitable[T]]) -> T:
         counters, clock = request.counters, self._effects.clock
-        counters.calls += 1
+        counters.calls += request.count
         started = clock.monotonic()
         try:
             return await self._until_answered(request, send, started)
         except (ObjectNotFoundError, ObjectExistsError):
             raise
         except TidelogError:
-            counters.failures += 1
+            counters.failures += request.count
             raise
         finally:
             seconds = clock.monotonic() - started
@@ -177,7 +194,7 @@ class RetryingStore:
                 )
             await clock.sleep(pause)
             retry += 1
-            request.counters.retries += 1
+            request.counters.retries += request.count
 
     async def _attempt(
         self, request: _Request, send: Callable[[], Awaitable[T]], transfer_s: float, left_s: float
@@ -191,6 +208,7 @@ class RetryingStore:
                 send,
                 request.counters,
                 request.name,
+                count=request.count,
                 timeout_s=timeout_s,
                 hedge_after_s=None if hedge_s is None else hedge_s + transfer_s,
             )

@@ -33,6 +33,9 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
+_KEYS_TOGETHER: Final = 64
+"""Keys that are looked up together where those before them have met no hole."""
+
 READ_AHEAD: Final = 256 << 10
 """Bytes that a scan fetches from its first hole on; twice as many at each further one, ..."""
 READ_AHEAD_LIMIT: Final = 1 << 20
@@ -81,10 +84,16 @@ class HydratingTable(RocksTable):
         holes: dict[Hole, None] = {}
         unread_keys: list[bytes] = []
         unread_ranges: list[tuple[bytes, bytes]] = []
-        get = cast("Callable[[object], object]", self._db.get)
-        if keys and self._hole_met(partial(get, keys)) is not None:
-            for key in keys:
+        get, meets = cast("Callable[[object], object]", self._db.get), True
+        for start in range(0, len(keys), _KEYS_TOGETHER):
+            chunk = keys[start : start + _KEYS_TOGETHER]
+            # An error costs as much for many keys as for one, and says what only one of them lacks.
+            if not meets and self._hole_met(partial(get, chunk)) is None:
+                continue
+            meets = False
+            for key in chunk:
                 if hole := self._hole_met(partial(get, key)):
+                    meets = True
                     holes[hole] = None
                     unread_keys.append(key)
         for bounds in ranges:

@@ -126,7 +126,7 @@ class CallerTask(Task):
 
     async def run(self) -> None:
         clock = self.parts.effects.clock
-        self._is_stalled = self.parts.backend.is_stalled  # nothing was written yet
+        self._is_stalled = self._is_table_stalled()  # nothing was written yet
         self._caller.begin(self._wake)
         try:
             while not self._leaving:
@@ -172,7 +172,7 @@ class CallerTask(Task):
         with self._until_room():
             await self._memory_free()
             await self._flush_if_due()
-        is_stalled = self.parts.backend.is_stalled
+        is_stalled = self._is_table_stalled()
         # A checkpoint lets steps begin again at its end.
         if self._pending_checkpoint is None and (is_stalled or self._is_stalled):
             self._is_stalled = is_stalled

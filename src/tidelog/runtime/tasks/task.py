@@ -178,8 +178,13 @@ class Task(ABC):
         self._checkpoints.abort(checkpoint)
 
     def _has_room(self) -> bool:
-        """For what records lead to: in the outputs, and in a table that is not compacted yet."""
-        return self.parts.output.available and not self.parts.backend.is_stalled
+        """For what records lead to: in the outputs, and in the table."""
+        return self.parts.output.available and not self._is_table_stalled()
+
+    def _is_table_stalled(self) -> bool:
+        """Whether nothing more may be written to the table until it is whole."""
+        hydration = self.parts.backend.hydration
+        return hydration is not None and hydration.is_stalled
 
     async def _resume(self) -> None:
         """Bring the restored watermark to operators and outputs: it only travels when it grows."""

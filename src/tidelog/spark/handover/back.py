@@ -27,8 +27,7 @@ from tidelog.checkpoint.retention import slot_ranges
 from tidelog.checkpoint.slots import SlotLog, list_slots, read_slot
 from tidelog.errors import ConfigError, RestoreError
 from tidelog.ids import CheckpointId, KeyGroup, SeqNo, Slot
-from tidelog.spark.checkpoint.checkpoint import OFFSETS, store_url
-from tidelog.spark.checkpoint.commits import Offsets, read_offsets
+from tidelog.spark.checkpoint.checkpoint import store_url
 from tidelog.spark.handover.document import RETURN, Handover, QueryDirectory, Return
 from tidelog.spark.handover.pages import (
     GroupFacts,
@@ -63,14 +62,6 @@ _SPLITS_STATE: Final = StateInfo(0, "$splits", SPLITS, ("msgpack",))
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """The last committed batch of a query."""
-
-    number: int
-    offsets: Offsets
-
-
-@dataclass(frozen=True, slots=True)
 class StoppedQuery:
     """What the checkpoint of a query says of its job."""
 
@@ -79,7 +70,8 @@ class StoppedQuery:
     descriptions: Mapping[str, OperatorDescription]
     handover: Handover | None
     """None: the query began without state of a job."""
-    batch: Batch
+    batch: int
+    """The last one that is committed."""
     splits: Mapping[str, Mapping[str, bytes]]
     """By source what a manifest has of each split."""
     starts: int
@@ -97,7 +89,7 @@ class StoppedQuery:
     def next_checkpoint(self) -> CheckpointId:
         """Above those of the job, and those that sinks know batches by."""
         before = 0 if self.handover is None else self.handover.checkpoint_id
-        return CheckpointId(before + self.batch.number + 2)
+        return CheckpointId(before + self.batch + 2)
 
 
 def bring_back(
@@ -134,7 +126,7 @@ def bring_back(
         operators: list[OperatorState] = []
         read_to: dict[str, dict[str, int]] = {}
         for operator, description in query.descriptions.items():
-            on_spark = StoredOperator(location, operator, numbers[operator], query.batch.number)
+            on_spark = StoredOperator(location, operator, numbers[operator], query.batch)
             facts = facts_of(spark, on_spark)
             for group in islice(facts.values(), 1):  # all know the same
                 read_to |= {} if group.times is None else latest_times(group.times)
@@ -214,8 +206,8 @@ def read_query(
             "reads its sources from their start: give it only what the query has not read",
         )
     splits: dict[str, Mapping[str, bytes]] = {}
-    number = max(directory.batches(), default=None)
-    if number is None:
+    batch = max(directory.batches(), default=None)
+    if batch is None:
         raise ConfigError(
             f"checkpoint {location}",
             expected="a query that has committed a batch",
@@ -223,17 +215,17 @@ def read_query(
             action="let the query run, and stop it; before its first batch the job's savepoint is "
             "what there is",
         )
-    with connected(directory.url, access) as session:
-        batch = Batch(number, session.run(_offsets(session.store, number)))
+    offsets = directory.offsets(batch)
+    with directory.connected() as session:
         for source in sources.sources:
             before = {} if handover is None else handover.splits.get(source.source, {})
-            reading = read_splits(session.store, batch.offsets, source, before)
+            reading = read_splits(session.store, offsets, source, before)
             splits[source.source] = session.run(reading)
     transactions = ledger.batches()
-    if transactions and transactions[-1].batch > batch.number:
+    if transactions and transactions[-1].batch > batch:
         raise RestoreError(
             f"checkpoint {location}",
-            expected=f"a query that was stopped after a batch; the last one is {batch.number}",
+            expected=f"a query that was stopped after a batch; the last one is {batch}",
             found=f"output of batch {transactions[-1].batch}, which is not committed",
             action="start the query again with `tidelog spark run ... --available-now`, and repeat "
             "this when it has ended",
@@ -242,10 +234,6 @@ def read_query(
     return StoppedQuery(
         location, sources, directory.descriptions(), handover, batch, splits, starts
     )
-
-
-async def _offsets(store: ObjectStore, batch: int) -> Offsets:
-    return read_offsets(await store.get(f"{OFFSETS}{batch}"))
 
 
 async def _check_target(store: ObjectStore, query: StoppedQuery, name: str) -> None:

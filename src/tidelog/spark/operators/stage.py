@@ -22,6 +22,7 @@ from tidelog.runtime.operators.operator import Operator, OperatorContext, Operat
 from tidelog.runtime.user_code import named_call
 from tidelog.spark.operators.input_times import Mark
 from tidelog.spark.operators.records import Origin, encode_batch
+from tidelog.state.event_time import UNKNOWN
 from tidelog.state.key_groups import range_of
 from tidelog.state.objects.classes import RecordTypes
 from tidelog.state.registry import StateRegistry
@@ -176,11 +177,14 @@ class Stage:
             if branch.input is None or not isinstance(operator, AssignEventTime):
                 continue
             before, watermarks = self._marked.get(number), operator.watermarks
+            if has_ended and self._split != self._plan.head:
+                # Also without a record, so that event time does not wait for it any more.
+                watermarks = {self._split: UNKNOWN, **watermarks}
             if watermarks and watermarks != before:
                 self._marked[number] = watermarks
                 texts = {str(split): watermark for split, watermark in watermarks.items()}
                 if has_ended:  # the greatest one says all, and there may be thousands of files
-                    texts = {self._plan.head: max(texts.values())}
+                    texts = {self._split: max(texts.values())}
                 yield from _to_all(branch, Mark(branch.input, texts, has_ended))
 
     def forward(self, watermark: int, *, is_idle: bool) -> Iterator[Output]:

@@ -14,12 +14,12 @@ import asyncio
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from tidelog.checkpoint.descriptor import Descriptor, TableObject
 from tidelog.concurrency import SharedTasks, together
@@ -28,6 +28,7 @@ from tidelog.errors import CorruptObjectError, StoreUnreachableError
 from tidelog.events import Event
 from tidelog.state.recovery.arrivals import Arrivals
 from tidelog.state.recovery.partial_file import PartialFile
+from tidelog.state.recovery.parts import Call, Part, in_calls, read_call
 from tidelog.state.recovery.progress import HydrationProgress, RestoreProgress
 from tidelog.storage.port import ObjectStore
 from tidelog.table.failures import failures
@@ -41,11 +42,11 @@ TAILS_S: Final = 1.5
 good; without, it opens those that are read first, and a look-up in them takes a little longer."""
 _CHECKED_AT_ONCE: Final = 2
 """Files that are checked and written at a time: others need threads of the pool, too."""
-_PARTS_AT_ONCE: Final = 256
-"""Parts of files that are fetched at a time."""
-_SLOW_S: Final = 0.15
-"""A part that takes longer is asked for a second time, ..."""
-_MANY: Final = 20
+_CALLS_AT_ONCE: Final = 64
+"""Calls for parts of files that are under way at a time."""
+_SLOW_S: Final = 0.08
+"""A call that takes longer is made a second time, ..."""
+_MANY: Final = 5
 """... if no more than one of so many of a buffer is: else the link or the machine is slow."""
 _WAIT_LIMIT_S: Final = 120.0
 """A read waits no longer for a part: the store gives its requests up before."""
@@ -54,24 +55,6 @@ _RETRY_PAUSE_S: Final = 1.0
 
 Range = tuple[bytes, bytes]
 """Row keys from the first to before the second."""
-
-
-class Part(NamedTuple):
-    """A part of a file that a read has missed."""
-
-    file: PartialFile
-    offset: int | None
-    """None: the tail of the file."""
-    length: int
-
-    async def read(self, store: ObjectStore, ahead: int = 0) -> None:
-        """Fetch and write it, with at least `ahead` bytes from its beginning on."""
-        if self.length == self.file.object.size:
-            self.file.complete(await self.file.content(store))
-        elif self.offset is None:
-            await self.file.read_tail(store)
-        else:
-            await self.file.read_part(store, self.offset, max(self.length, ahead))
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +164,11 @@ class Hydration:
     _placing: asyncio.Lock = field(default_factory=asyncio.Lock)
     _numbers: "count[int]" = field(default_factory=count)
     _fetching: dict[Part, "asyncio.Task[None]"] = field(default_factory=dict)
-    _hedged: set[Part] = field(default_factory=set)
-    """Parts of those that are asked for a second time."""
+    """The calls under way, by each of their parts."""
+    _hedged: "set[asyncio.Task[None]]" = field(default_factory=set)
+    """Those of the calls that were made a second time."""
     _tasks: SharedTasks = field(default_factory=SharedTasks)
-    _permits: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_PARTS_AT_ONCE))
+    _permits: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_CALLS_AT_ONCE))
     _aside: Aside = field(init=False)
     _apart: ObjectStore | None = None
     """The store for the event loop aside; None until it is needed."""
@@ -247,7 +231,7 @@ class Hydration:
         """Begin to fetch the tails of files; whether all are here in `TAILS_S`."""
         # The newest first: without the others RocksDB opens these, one after the other.
         newest_first = reversed(list(files))
-        fetches = [self._start(Part(file, None, 0)) for file in newest_first]
+        fetches = self._start([Part(file, None, 0) for file in newest_first])
         late: set[asyncio.Task[None]] = set()
         if fetches:
             here, late = await asyncio.wait(fetches, timeout=TAILS_S)
@@ -255,19 +239,25 @@ class Hydration:
                 fetch.result()
         return not late
 
-    async def _fetch_part(self, part: Part) -> None:
+    async def _fetch_call(self, call: Call) -> None:
         async with self._permits:
-            await self._patiently(partial(part.read, self.store))
-        self.progress.blocks += part.offset is not None
+            await self._patiently(partial(read_call, call, self.store))
+        self.progress.blocks += sum([part.offset is not None for part in call])
 
-    def _start(self, part: Part) -> "asyncio.Task[None]":
-        """The task that fetches a part of a file, one for all who wait for it."""
-        running = self._fetching.get(part)
-        if running is not None:
-            return running
-        task = self._fetching[part] = self._tasks.start(self._fetch_part(part))
-        task.add_done_callback(lambda _: self._fetching.pop(part, None))
-        return task
+    def _start(self, parts: Sequence[Part]) -> "list[asyncio.Task[None]]":
+        """The tasks that fetch parts of files, one of each part for all who wait for it."""
+        fetching = self._fetching
+        tasks = {task: None for part in parts if (task := fetching.get(part)) is not None}
+        for call in in_calls(part for part in parts if part not in fetching):
+            task = self._tasks.start(self._fetch_call(call))
+            fetching.update(dict.fromkeys(call, task))
+            task.add_done_callback(partial(self._fetched, call))
+            tasks[task] = None
+        return list(tasks)
+
+    def _fetched(self, call: Call, _: "asyncio.Task[None]") -> None:
+        for part in call:
+            self._fetching.pop(part, None)
 
     def begin(self, fetch: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         return self._tasks.start(fetch)
@@ -277,31 +267,27 @@ class Hydration:
         if not parts:
             return
         self.arrivals.asked(Counter(part.file for part in parts))
-        tasks = list(map(self._start, parts))
-        late: set[asyncio.Task[None]] = set(tasks)
+        tasks = self._start(parts)
+        late = set(tasks)
         while late:
             _, late = await asyncio.wait(late, timeout=_SLOW_S)
-            if late and len(late) * _MANY <= len(parts) + _MANY:
-                self._hedge([part for part, task in zip(parts, tasks, strict=True) if task in late])
+            if late and len(late) * _MANY <= len(tasks) + _MANY:
+                self._hedge(late)
         for task in tasks:
             if not task.cancelled():
                 task.result()
 
-    def _hedge(self, parts: Sequence[Part]) -> None:
-        """Ask once more for parts that are slow: of hundreds of requests one is, and all wait."""
-        for part in parts:
-            first = self._fetching.get(part)
-            if first is not None and part not in self._hedged:
-                self._hedged.add(part)
-                second = self._tasks.start(part.read(self.store))
-                second.add_done_callback(partial(self._answered, part, first))
-
-    def _answered(
-        self, part: Part, first: "asyncio.Task[None]", second: "asyncio.Task[None]"
-    ) -> None:
-        self._hedged.discard(part)
-        if not second.cancelled() and second.exception() is None:
-            first.cancel()
+    def _hedge(self, late: "Set[asyncio.Task[None]]") -> None:
+        """Make slow calls once more: of hundreds of requests some are, and all wait for them."""
+        calls: dict[asyncio.Task[None], list[Part]] = {}
+        for part, task in self._fetching.items():
+            if task in late and task not in self._hedged:
+                calls.setdefault(task, []).append(part)
+        for first, call in calls.items():
+            self._hedged.add(first)
+            first.add_done_callback(self._hedged.discard)
+            second = self._tasks.start(read_call(call, self.store))
+            second.add_done_callback(partial(_answered, first))
 
     def wait_for(self, parts: Sequence[Part], ahead: int) -> None:
         """Fetch parts while the calling thread waits; raises what the store raises."""
@@ -328,7 +314,8 @@ class Hydration:
         """In the event loop aside."""
         if self._apart is None:
             self._apart = self.store.apart(self._aside.effects)
-        await together([part.read(self._apart, ahead) for part in parts], _PARTS_AT_ONCE)
+        calls = [read_call(call, self._apart, ahead) for call in in_calls(parts)]
+        await together(calls, _CALLS_AT_ONCE)
 
     async def whole(self) -> None:
         """Return when all tables are whole."""
@@ -340,7 +327,7 @@ class Hydration:
         tails = [task for part, task in self._fetching.items() if part.offset is None]
         await together(map(self._tasks.wait, tails))
         await together([self._fetch_files() for _ in range(self.concurrency)])
-        self._aside.close()
+        self._close_aside()
         self._finished.set()
         progress = self.progress
         if progress.started is None:
@@ -385,7 +372,16 @@ class Hydration:
     async def close(self) -> None:
         """End what is under way."""
         await self._tasks.close()
-        self._aside.close()
+        self._close_aside()
+
+    def _close_aside(self) -> None:
+        # Where requests were sent from the event loop aside, their connections end there.
+        self._aside.close(self._apart.close if self._apart is not None else None)
+
+
+def _answered(first: "asyncio.Task[None]", second: "asyncio.Task[None]") -> None:
+    if not second.cancelled() and second.exception() is None:
+        first.cancel()
 
 
 def _lay_out(

@@ -42,31 +42,30 @@ class PartialFile:
             return
         size = self.object.size
         length = min(size, max(TAIL_MINIMUM, size // _TAIL_SHARE))
-        data = await self._get(store, size - length, length)
+        data = await self.read(store, size - length, length)
         start = tail_start(data, size)
         if start is not None and start < size - length:
-            data = await self._get(store, start, size - length - start) + data
+            data = await self.read(store, start, size - length - start) + data
         elif start is None:
             # Of a format that is not known here: then the whole of it is the tail.
-            data = await self._get(store, 0, size)
+            data = await self.read(store, 0, size)
         self._write(size - len(data), data)
         self.has_tail = True
 
-    async def read_part(self, store: ObjectStore, offset: int, length: int) -> None:
-        """Fetch a part of the data and write it."""
-        if not self.is_whole:
-            length = min(length, self.object.size - offset)
-            self._write(offset, await self._get(store, offset, length))
-
     async def content(self, store: ObjectStore) -> bytes:
         """All of it, not checked yet."""
-        return await self._get(store, 0, self.object.size)
+        return await self.read(store, 0, self.object.size)
 
     def complete(self, data: bytes) -> None:
         """Check all of it and write it; raises CorruptObjectError."""
         self.object.check(data, OLDER_CHECKPOINT)
         self._write(0, data)
         self.has_tail = self.is_whole = True
+
+    def write_part(self, offset: int, length: int, data: bytes) -> None:
+        """Write a part that was fetched; raises CorruptObjectError for one of another length."""
+        self._check_length(offset, length, data)
+        self._write(offset, data)
 
     def _write(self, offset: int, data: bytes) -> None:
         try:
@@ -76,7 +75,8 @@ class PartialFile:
             if not self.is_whole:
                 raise
 
-    async def _get(self, store: ObjectStore, offset: int, length: int) -> bytes:
+    async def read(self, store: ObjectStore, offset: int, length: int) -> bytes:
+        """Fetch a part of it; raises CorruptObjectError, RestoreError."""
         name = self.object.object
         try:
             data = await store.get(name, offset, length)
@@ -87,10 +87,12 @@ class PartialFile:
                 found="no such object",
                 action=f"{OLDER_CHECKPOINT}, and find out what else deletes objects under this URL",
             ) from cause
-        if len(data) != length:
-            found = f"{len(data)} bytes from {offset} on"
-            raise self.damage(found, f"{length} bytes")
+        self._check_length(offset, length, data)
         return data
+
+    def _check_length(self, offset: int, length: int, data: bytes) -> None:
+        if len(data) != length:
+            raise self.damage(f"{len(data)} bytes from {offset} on", f"{length} bytes")
 
     def damage(self, found: str, expected: str = "what was written") -> CorruptObjectError:
         return CorruptObjectError(

@@ -9,7 +9,7 @@ encrypted.
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final, ParamSpec, TypeVar
 
 from tidelog.effects import Effects
@@ -31,7 +31,7 @@ from tidelog.storage.encryption.sealed import (
 )
 from tidelog.storage.errors import check_content, object_at, object_not_found
 from tidelog.storage.object_names import KEYS, PROBE
-from tidelog.storage.port import ObjectInfo, ObjectStore
+from tidelog.storage.port import ObjectInfo, ObjectPart, ObjectStore, get_each
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +86,10 @@ class EncryptedStore:
             await self._inner.head(name)
             return b""
         return await self._range(name, start, length)
+
+    async def get_parts(self, parts: Sequence[ObjectPart]) -> Sequence[bytes]:
+        """Each by itself, for it is opened by the header of its object."""
+        return await get_each(self, parts)
 
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
         await self._readable()
