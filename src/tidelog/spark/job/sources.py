@@ -74,10 +74,9 @@ def source_frame(
     if isinstance(source, KafkaSource):
         return _topics(spark, source, options, positions)
     assert source is not None
-    offset = offset_of(directory.offsets(), node.id)
-    if offset is None and splits:
-        offset = offset_at(node.id, splits)
-    return own_frame(spark, OwnSource(node.id, source, options.records_per_batch), offset)
+    begin = offset_at(node.id, splits) if splits else None
+    offset = offset_of(directory.offsets(), node.id) or begin
+    return own_frame(spark, OwnSource(node.id, source, options.records_per_batch), begin, offset)
 
 
 def _files(

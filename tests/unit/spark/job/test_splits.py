@@ -72,7 +72,7 @@ def read(own_source: OwnSource, start: Any, end: Any) -> dict[str, list[int]]:
 def test_batches_have_every_record_once_however_a_reader_divides_them() -> None:
     planned, clock = Numbers({"a": 10, "b": 5}, [3, 4]), VirtualClock()
     ahead = ReadAhead(own(planned, 5), None, clock)
-    offsets = [ahead.begin]
+    offsets: list[Any] = [{"splits": None}]
     for _ in range(3):
         offsets.append(ahead.latest())
     repeated = own(Numbers({"a": 10, "b": 5}, [7, 1, 2]))
@@ -179,5 +179,5 @@ def test_a_source_that_spark_cannot_plan_is_refused_before_it_is_asked(
     source: Source, reason: str, action: str
 ) -> None:
     with pytest.raises(ConfigError, match="source 'numbers', a") as refusal:
-        own_frame(cast(Any, None), own(source), None)
+        own_frame(cast(Any, None), own(source), None, None)
     assert reason in str(refusal.value) and action in str(refusal.value)
