@@ -75,7 +75,6 @@ class QueryOptions:
         "--records-per-batch",
         type=click.IntRange(min=1),
         default=1 << 20,
-        show_default=True,
         help="The most records of a split of a source of your own in a batch.",
     )
     kafka: Mapping[str, str] = declared(
