@@ -27,7 +27,7 @@ def run(arguments: list[str]) -> None:
 
 def main() -> None:
     request = json.loads(sys.argv[1])
-    spark = build(request["master"], request["settings"], log_level="WARN")
+    spark = build(request["master"], request["settings"])
     for arguments in request["commands"]:
         run(arguments)
     spark.stop()

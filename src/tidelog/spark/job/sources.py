@@ -97,7 +97,7 @@ def _files(
 class FileReader:
     """Reads files as the embedded source does, each one whole: it is complete when it appears."""
 
-    ends_splits = True
+    ended = None
 
     def __init__(self, source: InputFiles, positions: Positions) -> None:
         self._source = copy.copy(source)
@@ -255,7 +255,7 @@ class _Message:
 class MessageReader:
     """Makes records of messages as the embedded source does."""
 
-    ends_splits = False
+    ended = ()
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder

@@ -172,9 +172,8 @@ def ranges(own: OwnSource, start: Mapping[str, Any], end: Mapping[str, Any]) -> 
 class RangeReader:
     """Reads ranges as the embedded source does; each is a task of its own."""
 
-    ends_splits = False
-
     def __init__(self, own: OwnSource, clock: Clock | None = None) -> None:
+        self.ended: list[str] = []
         self._own = own
         self._clock = clock
 
@@ -183,7 +182,7 @@ class RangeReader:
         encoding, clock = self._own.encoding(), self._clock or SystemClock()
         for row in batch.to_pylist():
             split, count = row["split"], row["records"]
-            self.ends_splits = row["ended"]
+            self.ended += [split] if row["ended"] else []
             position = encoding.decode(row["position"])[1]
             with user_code(self._own.name):
                 reader = self._own.source.open(split, position)

@@ -103,9 +103,9 @@ def test_the_end_of_a_split_is_said_though_no_record_comes_with_it() -> None:
     [part] = ranges(own(source), before, later.latest())
     assert (part.split, part.records, part.is_ended) == ("a", 0, True)
     reader = RangeReader(own(source))
-    assert not reader.ends_splits
+    assert not reader.ended
     assert [list(reader.read(batch)) for batch in rows_of([part])] == [[("a", [])]]
-    assert reader.ends_splits
+    assert reader.ended
     ended = later.latest()
     assert ReadAhead(own(source), ended, VirtualClock()).latest() == ended, "it stays so"
     source.resumes_ended_splits = True
