@@ -44,12 +44,12 @@ deep *parts:
 spark *args:
     TIDELOG_DEEP=1 {{ python }} -m pytest -n 2 tests/spark {{ args }}
 
-# The older Sparks that the plug-in supports, each with an interpreter of its own in .tools.
+# The older Sparks that the plug-in supports, each with an interpreter of its own and tidelog's libraries in .tools.
 other-sparks:
     for version in 4.1 4.2; do \
         python3 -m venv .tools/spark-$version; \
-        .venv/bin/uv pip install -q --python .tools/spark-$version/bin/python \
-            "pyspark==$version.*" "pandas>=2.2,<3" "pyarrow>=18" "protobuf>=6,<8"; \
+        .venv/bin/uv pip install -q --python .tools/spark-$version/bin/python -r pyproject.toml \
+            --extra spark --extra kafka --extra postgres "pyspark==$version.*"; \
     done
 
 # The versions and checksums of all libraries that CI installs, as `pyproject.toml` allows them now.

@@ -2,8 +2,9 @@
 
 `just deep` runs every step that has not passed yet on these very sources, so a run that was
 interrupted goes on where it stopped; `just deep --again` forgets what has passed. `just deep kills
-s3a` runs these parts only, `just seeds=20 deep simulation` fewer seeds. The parts `versions` and
-`maven` need what `just other-sparks` and a Maven install, `newest` a registry of libraries.
+s3a` runs these parts only, `just seeds=20 deep simulation` fewer seeds. The parts `versions`,
+`twelve` and `maven` need what `just other-sparks` and a Maven install, `newest` a registry of
+libraries.
 """
 
 import argparse
@@ -27,6 +28,7 @@ SOURCES: Final = ("src", "benchmarks/tidelog_bench", "native", "tests", "pyproje
 SPARK: Final = "tests/spark"
 OF_SPARK: Final = {
     "versions": (f"{SPARK}/versions",),
+    "twelve": (f"{SPARK}/twelve",),
     "kills": (f"{SPARK}/kills", f"{SPARK}/verify/test_killed.py"),
     "s3a": (f"{SPARK}/s3a",),
     "maven": (f"{SPARK}/test_maven_build.py",),

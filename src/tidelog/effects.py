@@ -275,7 +275,9 @@ class Aside(Protocol):
         """
         ...
 
-    def close(self) -> None: ...
+    def close(self, last: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
+        """Do what is `last`, where anything was done, and end."""
+        ...
 
 
 class LoopAside:
@@ -294,13 +296,21 @@ class LoopAside:
             answer = asyncio.run_coroutine_threadsafe(work(), self._loop)
         return answer_of(answer, seconds, self.effects.clock.monotonic)
 
-    def close(self) -> None:
-        """End the thread; what is under way is cancelled."""
+    def close(self, last: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
+        """End the thread when it has done what is `last`; what is under way is cancelled."""
         with self._starting:
             loop, self._loop = self._loop, None
         if loop is not None:
-            loop.call_soon_threadsafe(loop.stop)
-        self.effects.offload.close(wait=False)
+
+            async def end() -> None:
+                try:
+                    if last is not None:
+                        await asyncio.wait_for(last(), _LEAVE_S)
+                finally:
+                    loop.stop()
+                    self.effects.offload.close(wait=False)
+
+            asyncio.run_coroutine_threadsafe(end(), loop)
 
 
 def daemon_thread(work: Callable[[], None], name: str) -> threading.Thread:

@@ -5,6 +5,7 @@ do next, and whether a retry is safe where one could help, and shows no secret. 
 translated at the edge, never leaked.
 """
 
+import re
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,10 @@ OLDER_CHECKPOINT: Final = (
     "`tidelog run ... --restore-checkpoint NUMBER`"
 )
 """What to do where an object of a checkpoint is damaged or gone."""
+_SHOWN: Final = re.compile(
+    r"<class '(?:[\w.<>]*\.)?(\w+)'>|<(?:[\w.<>]*\.)?(\w+) object at 0x[0-9a-f]+>"
+)
+"""What Python shows of a class, and of an object that says nothing of itself but its class."""
 _ENDS: Final = " .\n\r\t"
 """What messages of libraries end with."""
 
@@ -40,7 +45,7 @@ class TidelogError(Exception):
     ) -> None:
         self.what = masked(what)
         self.expected = None if expected is None else masked(expected)
-        self.found = None if found is None else masked(found)
+        self.found = None if found is None else _plain(masked(found))
         self.action = masked(action)
         self.retry_safe = retry_safe
         super().__init__(self._render())
@@ -102,6 +107,11 @@ class UnavailableError(ConfigError):
     """
 
     _advised = TidelogError._advised
+
+
+def _plain(text: str) -> str:
+    """A text without what only Python says of classes and objects."""
+    return _SHOWN.sub(lambda m: f"the class {m[1]}" if m[1] else f"an object of {m[2]}", text)
 
 
 def require(what: str, value: object, holds: bool, expected: str) -> None:

@@ -49,6 +49,14 @@ DEFINITIONS = {
         f"{TIMED}.window(Tumbling('5 apples')).count().sink(StdoutSink())",
         "program.py:",
     ),
+    "a window is a class": (
+        f"{TIMED}.window(Tumbling).count().sink(StdoutSink())",
+        "found the class Tumbling",
+    ),
+    "arguments are swapped": (
+        f"{KEYED}.enrich(lambda row, table: row, {KEYED}).sink(StdoutSink())",
+        "found an object of KeyedStream",
+    ),
     "an input is a number": ("job.source(IterableSource(5)).sink(StdoutSink())", "found int"),
     "streams are of two jobs": ("rows.union(Job('o').source(IterableSource([])))", "of job 'o'"),
     "no output is given": ("rows.sink(FileSink(arguments.output))", "`--output PATH`"),

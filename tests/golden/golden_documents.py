@@ -152,8 +152,7 @@ WITH_OPERATOR_STATE = entry(
                 OperatorPiece(
                     "with-broadcast", "rules", "broadcast", (b"\x92\xa3eur\xcb?\xf0" + bytes(6),)
                 ),
-                OperatorPiece("with-broadcast", "seen", "list", (b"\x01", b"\x02")),
-                OperatorPiece("with-broadcast", "all", "union", ()),
+                OperatorPiece("with-broadcast", "none", "broadcast", ()),
             ),
         ),
     ),

@@ -44,7 +44,7 @@ from tidelog.spark.format.changelog import read_changelog
 from tidelog.spark.format.index import read_index
 from tidelog.spark.format.segment import read_footer as read_spark_footer
 from tidelog.state.objects.classes import RecordTypes
-from tidelog.state.operator_state import BroadcastState, ListedState
+from tidelog.state.operator_state import BroadcastState
 from tidelog.state.schema.decode import RowDecoder
 from tidelog.state.schema.schema import parse_schema
 from tidelog.storage.document import checksum, open_document, seal_document
@@ -179,7 +179,7 @@ def read_row(data: bytes) -> object:
 
 
 def read_operator_state(data: bytes) -> object:
-    return ListedState("it", [data]), BroadcastState("it", [data])
+    return BroadcastState("it", [data])
 
 
 def read_zip(data: bytes) -> object:

@@ -124,9 +124,9 @@ class OperatorPiece(msgspec.Struct, frozen=True, array_like=True):
 
     operator: str
     name: str
-    kind: Literal["list", "union", "broadcast"]
+    kind: Literal["broadcast"]
     entries: tuple[bytes, ...]
-    """msgpack: elements, or pairs of key and value."""
+    """msgpack: pairs of key and value."""
 
 
 class SubtaskState(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -57,8 +57,11 @@ def _json(fields: Sequence[str] | None) -> EncodeLines:
         if has_names or not isinstance(record, tuple):
             return jsonable(record)
         if len(record) != len(names):
-            raise ValueError(
-                f"{plural(len(record), 'value')} for the {plural(len(names), 'field')} {names}"
+            raise UserFunctionError(
+                "a record for the sink",
+                expected=f"{plural(len(names), 'value')}, for the fields {names}",
+                found=plural(len(record), "value"),
+                action="name all values in fields= of the sink, or change the record before it",
             )
         return {name: jsonable(value) for name, value in zip(names, record, strict=True)}
 

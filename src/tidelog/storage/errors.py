@@ -197,6 +197,11 @@ _CREDENTIALS: Final = {
 """What was expected and what to do, by the error code of a request whose signature was refused."""
 
 
+def closed(url: str) -> StorageError:
+    """A request comes after the store was closed."""
+    return storage_failed(f"store {url}", "it was closed")
+
+
 def _refused(status: int, code: str, url: str, what: str, answer: str) -> TidelogError:
     """The error for the answer with this HTTP status and S3's error code, if it has one.
 

@@ -9,6 +9,7 @@ repeated and leave only some of the answers to be told apart. One request may be
 so nothing is written in parts.
 """
 
+import asyncio
 import base64
 import os
 import ssl
@@ -81,6 +82,8 @@ class GcsStore(PlainStore):
         self._options = options
         self._model = model
         self._filesystem: GCSFileSystem | None = None
+        self._connecting = asyncio.Lock()
+        self._closed = False
 
     def apart(self, effects: Effects) -> "GcsStore":
         prefix = self._root.rstrip("/")
@@ -132,8 +135,10 @@ class GcsStore(PlainStore):
             await self._ask("DELETE", name, "", {})
 
     async def close(self) -> None:
-        filesystem, self._filesystem = self._filesystem, None
-        if filesystem is not None and filesystem.session is not None:
+        self._closed = True
+        async with self._connecting:
+            filesystem, self._filesystem = self._filesystem, None
+        if filesystem is not None:
             await filesystem.session.close()
 
     @cached_property
@@ -221,14 +226,14 @@ class GcsStore(PlainStore):
         raise self._refusal(status, content, what, creates="ifGenerationMatch" in query)
 
     async def _client(self) -> GCSFileSystem:
-        if self._filesystem is None:
-            filesystem = await self._effects.offload.run(self._connect)
-            await filesystem._set_session()
+        async with self._connecting:
+            if self._closed:
+                raise errors.closed(self.url)
             if self._filesystem is None:
+                filesystem = await self._effects.offload.run(self._connect)
+                await filesystem._set_session()
                 self._filesystem = filesystem
-            else:
-                await filesystem.session.close()
-        return self._filesystem
+            return self._filesystem
 
     def _connect(self) -> GCSFileSystem:
         model = self._model

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 import obstore
 
 from tidelog.concurrency import together
-from tidelog.effects import ThreadOffload
+from tidelog.effects import Effects, ThreadOffload
 from tidelog.errors import ObjectNotFoundError, TidelogError, require
 from tidelog.storage import errors
 from tidelog.storage.cloud_options import CloudOptions
@@ -70,6 +70,10 @@ class ObstoreStore(PlainStore):
         self._client = client
         self._common = common
         self._threads = ThreadOffload(_THREADS)
+
+    def apart(self, effects: Effects) -> "ObstoreStore":
+        """With threads of its own."""
+        return ObstoreStore(self.url, self._root.rstrip("/"), self._client, self._common)
 
     async def put(self, name: str, data: bytes) -> None:
         await self._write(name, data, mode="overwrite")

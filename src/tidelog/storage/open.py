@@ -256,17 +256,22 @@ def _path_of(url: str) -> str:
 class StoreBelow(PlainStore):
     """The objects of `whole` below a path, under their names without it.
 
-    The connections are those of the whole store, which stays open.
+    The connections are those of the whole store, which stays open unless `closes` says otherwise.
     """
 
-    def __init__(self, parent: ObjectStore, path: str) -> None:
+    def __init__(self, parent: ObjectStore, path: str, *, closes: bool = False) -> None:
         check_name(path)
         self.url = f"{parent.url.rstrip('/')}/{path}"
         self._parent = parent
         self._path = f"{path}/"
+        self._closes = closes
 
     def apart(self, effects: Effects) -> "StoreBelow":
-        return StoreBelow(self._parent.apart(effects), self._path.rstrip("/"))
+        return StoreBelow(self._parent.apart(effects), self._path.rstrip("/"), closes=True)
+
+    async def close(self) -> None:
+        if self._closes:
+            await self._parent.close()
 
     async def put(self, name: str, data: bytes) -> None:
         await self._parent.put(self._path + name, data)

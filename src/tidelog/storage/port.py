@@ -144,7 +144,9 @@ class ObjectStore(Protocol):
         ...
 
     def apart(self, effects: Effects) -> "ObjectStore":
-        """The same store for another event loop, where `effects` hold; this one closes it."""
+        """The same store for another event loop, where `effects` hold; it is closed there, and this
+        one stays open.
+        """
         ...
 
     async def close(self) -> None:

@@ -9,6 +9,7 @@ answer. Requests run on the caller's event loop, so one that is given up ends. T
 credentials, roles, proxies and endpoints by its arguments and the configuration of fsspec.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeVar
@@ -111,6 +112,8 @@ class S3fsStore(PlainStore):
         self._root = f"{prefix}/" if prefix else ""
         self._connect = connect
         self._filesystem: S3FileSystem | None = None
+        self._connecting = asyncio.Lock()
+        self._closed = False
 
     def apart(self, effects: Effects) -> "S3fsStore":
         """A file system of the library is for one event loop."""
@@ -177,8 +180,10 @@ class S3fsStore(PlainStore):
             await self._call(name, lambda s3: s3._call_s3("delete_object", **self._key(name)))
 
     async def close(self) -> None:
-        filesystem, self._filesystem = self._filesystem, None
-        if filesystem is not None and filesystem._s3 is not None:
+        self._closed = True
+        async with self._connecting:
+            filesystem, self._filesystem = self._filesystem, None
+        if filesystem is not None:
             await filesystem._s3.close()
 
     def _key(self, name: str) -> dict[str, str]:
@@ -188,14 +193,23 @@ class S3fsStore(PlainStore):
         self, name: str, ask: Callable[[S3FileSystem], Awaitable[T]], *, creates: bool = False
     ) -> T:
         try:
-            if self._filesystem is None:
-                self._filesystem = self._connect()
-                self._filesystem.retries = 1
-            return await ask(self._filesystem)
+            return await ask(await self._connected())
         except TidelogError:
             raise
         except Exception as error:
             raise _translated(error, self.url, name, creates=creates) from error
+
+    async def _connected(self) -> S3FileSystem:
+        # One at a time: of two sessions that the library makes at once it forgets one.
+        async with self._connecting:
+            if self._closed:
+                raise errors.closed(self.url)
+            if self._filesystem is None:
+                filesystem = self._connect()
+                filesystem.retries = 1
+                await filesystem.set_session()
+                self._filesystem = filesystem
+            return self._filesystem
 
 
 def _translated(error: Exception, url: str, name: str, *, creates: bool) -> Exception:

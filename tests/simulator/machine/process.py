@@ -197,7 +197,7 @@ class SimulatedAside:
             asyncio._set_running_loop(outer)
             self._process.busy_until = inner.time()
 
-    def close(self) -> None:
+    def close(self, last: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
         """Nothing is open."""
 
 

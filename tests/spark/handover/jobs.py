@@ -3,16 +3,15 @@
 Invariant: imported by Spark's Python workers too, by this module's name.
 """
 
-import os
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from operator import add, attrgetter
 from pathlib import Path
-from time import sleep
 from typing import Any
 
-from tests.spark.handover.embedded import stopped
 from tests.spark.handover.functions import DELAY_MS
 from tidelog import (
     FileSink,
@@ -21,12 +20,12 @@ from tidelog import (
     Row,
     Session,
     Source,
+    SplitReader,
     StatefulProcessor,
     Tumbling,
 )
 from tidelog.state.event_time import MAX_WATERMARK
 
-HOLD = "TIDELOG_TEST_HOLD"
 FIELDS = ("what", "k", "time_ms", "value")
 
 
@@ -49,14 +48,6 @@ def large(row: Any) -> int:
     return int(2**70 + row.v)
 
 
-def wait_while_held() -> None:
-    """Hang as long as the file is there that the environment names, and say so beside it."""
-    file = Path(os.environ.get(HOLD, "/nonexistent"))
-    while file.exists():
-        file.with_suffix(".reached").touch()
-        sleep(0.05)
-
-
 class Shares(StatefulProcessor):
     """State of types that Spark would change, and a TTL."""
 
@@ -68,7 +59,6 @@ class Shares(StatefulProcessor):
         )
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
-        wait_while_held()
         for row in rows:
             self.waiting.updateValue((row.time_ms, row.v), (row.tag,))
             self.handle.registerTimer(row.time_ms)
@@ -104,21 +94,11 @@ def named(row: tuple[Any, ...]) -> dict[str, Any]:
     return dict(zip(FIELDS, row, strict=True))
 
 
-HANDLED: list[Any] = []
-"""The records that jobs of this process have read."""
-
-
-def seen(row: Any) -> Any:
-    HANDLED.append(row)
-    return row
-
-
 def windows_job(source: Path, output: Path, *, follow: bool) -> Job:
     """Sessions, windows and a function over the same records."""
     job = Job("windows")
     keyed = (
         job.source(JsonLinesSource(source, follow=follow, chunk_bytes=2_048))
-        .map(seen)
         .event_time(attrgetter("time_ms"), max_delay_ms=DELAY_MS)
         .key_by(attrgetter("k"))
     )
@@ -131,21 +111,54 @@ def windows_job(source: Path, output: Path, *, follow: bool) -> Job:
     return job
 
 
-def until_read(job: Job, store: Path, number: int, key: str | None = None) -> None:
-    """Run a job until it has read so many records, and stop it."""
-    HANDLED.clear()
-    stopped(job, store, lambda: len(HANDLED) >= number, key=key)
-
-
-def counts_job(source: Source, output: Path) -> Job:
+def counts_job(source: Source, output: Path, failing: Path = Path("/nonexistent")) -> Job:
     """The records of each key and seven seconds; its name is that of its only operator."""
     job = Job("counts")
     keyed = (
         job.source(source)
-        .map(seen)
+        .map(partial(fail_while, failing), name="failing")
         .event_time(attrgetter("time_ms"), max_delay_ms=DELAY_MS)
         .key_by(attrgetter("k"))
     )
     rows = keyed.window(Tumbling("7s"), name="counts").count().map(window_row)
     rows.map(named).sink(FileSink(output / "o1", format="json", fields=FIELDS), name="o1")
     return job
+
+
+class LineReader(SplitReader):
+    """The complete lines of a file, some of them in each read; the position is their number."""
+
+    def __init__(self, file: Path, position: int, *, follow: bool) -> None:
+        self.position = position
+        self._file, self._follow = file, follow
+
+    def read(self) -> list[Any] | None:
+        lines = self._file.read_text().split("\n")[self.position : -1]
+        rows = [Row(**json.loads(line)) for line in lines[: 7 + self.position % 5]]
+        self.position += len(rows)
+        return rows if rows or self._follow else None
+
+
+class Lines(Source):
+    """A source of one's own: a split for each file of a directory."""
+
+    rediscover_s = 0.1
+    resumes_ended_splits = True
+
+    def __init__(self, root: Path, *, follow: bool) -> None:
+        self._root, self._follow = root, follow
+        if not follow:
+            self.rediscover_s = None
+
+    def discover(self) -> list[str]:
+        return sorted(file.name for file in self._root.glob("*.jsonl"))
+
+    def open(self, split: str, position: Any) -> LineReader:
+        return LineReader(self._root / split, position or 0, follow=self._follow)
+
+
+def fail_while(file: Path, row: Any) -> Any:
+    """Raises as long as a file is there."""
+    if file.exists():
+        raise ValueError(f"{file} is there")
+    return row

@@ -1,6 +1,5 @@
 """A whole job moves to Spark with its operators' bytes."""
 
-import shutil
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tidelog.spark
-from tests.spark.handover.embedded import finished, lines
+from tests.spark.handover.embedded import finished, lines, stopped
 from tests.spark.handover.functions import END, end, records, write
-from tests.spark.handover.jobs import HOLD, until_read, windows_job
-from tests.spark.support.application import Application, settings
-from tests.spark.support.application import Job as Query
+from tests.spark.handover.jobs import windows_job
 from tests.spark.support.place import Place
 from tests.support.cli import tidelog as command
 from tidelog import Job, RestoreError, StoreUnreachableError
@@ -66,7 +63,7 @@ def test_a_job_goes_on_in_spark_and_back_as_in_one_run(
     job = windows_job(source, tmp_path / "out", follow=True)
     counts = []
     write(source / "a.jsonl", parts[0])
-    until_read(job, store, len(parts[0]))
+    stopped(job, store, len(parts[0]))
     counts.append(output(tmp_path / "out").total())
     write(source / "b.jsonl", parts[1])
     on_spark(spark, job, store, query)
@@ -89,38 +86,3 @@ def test_a_job_goes_on_in_spark_and_back_as_in_one_run(
     assert output(tmp_path / "out") == expected
     inspected = command("inspect", store, "--deep")
     assert inspected.exit_code == 0, inspected.output
-
-
-def test_a_driver_killed_while_it_takes_over_and_a_store_of_its_own_on_the_way_back(
-    spark: "SparkSession", tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parts = records(8, 20, [300, 200, 200])
-    parts[-1].append(end())
-    source, store, query = tmp_path / "in", tmp_path / "store", place.checkpoint
-    job = windows_job(source, tmp_path / "out", follow=True)
-    write(source / "a.jsonl", parts[0])
-    until_read(job, store, len(parts[0]))
-    write(source / "b.jsonl", parts[1])
-    hold = tmp_path / "hold"
-    hold.touch()
-    monkeypatch.setenv(HOLD, str(hold))
-    request = {
-        **{"input": str(source), "output": str(tmp_path / "out"), "query": str(query)},
-        "savepoint": f"{store}@halt",
-    }
-    module = "tests.spark.handover.job_program"
-    with Application(
-        (Query(place, "moved"),), settings(tmp_path / "faults"), module=module, extra=request
-    ) as application:
-        application.await_file(hold.with_suffix(".reached"))
-        application.kill()
-    assert not place.committed()
-    hold.unlink()
-    on_spark(spark, job, store, query)
-    other = tmp_path / "other"
-    returned = command("spark", "savepoint", query, "--to", f"{other}@back")
-    assert returned.exit_code == 0, returned.output
-    shutil.rmtree(store)
-    write(source / "c.jsonl", parts[2])
-    finished(windows_job(source, tmp_path / "out", follow=False), other)
-    assert output(tmp_path / "out") == in_one_run(tmp_path, parts)

@@ -1,15 +1,17 @@
-"""State that goes to Spark and back by less usual ways: encrypted, over frames, finished."""
+"""State that goes to Spark and back by less usual ways."""
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 import tidelog.spark
-from tests.spark.handover.embedded import finished, lines
+from tests.spark.handover.embedded import finished, lines, stopped
 from tests.spark.handover.functions import END, INPUT, end, records, write
-from tests.spark.handover.jobs import counts_job, named, until_read, window_row
+from tests.spark.handover.jobs import Lines, counts_job, named, window_row
 from tests.spark.handover.program import run
 from tests.spark.support.place import Place
 from tests.support.cli import tidelog as command
@@ -56,7 +58,7 @@ def test_an_encrypted_store_is_moved_to_spark_and_back_with_its_key(
     parts[-1].append(end())
     key, store = key_file(tmp_path / "state.key", FIRST), tmp_path / "store"
     write(tmp_path / "in/a.jsonl", parts[0])
-    until_read(job(tmp_path, follow=True), store, len(parts[0]), key)
+    stopped(job(tmp_path, follow=True), store, len(parts[0]), key=key)
     write(tmp_path / "in/b.jsonl", parts[1])
 
     def query(savepoint: str | None, encryption_key: str | None) -> None:
@@ -96,7 +98,7 @@ def test_a_query_over_a_data_frame_goes_back_without_positions(
     store, other = tmp_path / "store", tmp_path / "other"
     for name, rows in zip("abc", parts, strict=True):
         write(tmp_path / name / "a.jsonl", rows)
-    until_read(job(tmp_path, "a", follow=True), store, len(parts[0]))
+    stopped(job(tmp_path, "a", follow=True), store, len(parts[0]))
 
     def frame() -> "DataFrame":
         return tidelog.spark.run_operator(
@@ -124,3 +126,76 @@ def test_a_query_over_a_data_frame_goes_back_without_positions(
     assert on_spark, "the query has output of its own"
     found = output(tmp_path / "out") + Counter(map(line_of, on_spark))
     assert found == in_one_run(tmp_path, "a/a.jsonl", "b/a.jsonl", "c/a.jsonl")
+
+
+def test_a_source_of_ones_own_goes_on_in_spark_and_back(
+    spark: "SparkSession", tmp_path: Path, place: Place
+) -> None:
+    parts = records(11, 5, [120, 90, 90, 90])
+    parts[-1] += [end(), end()]
+    source, store, held = tmp_path / "in", tmp_path / "store", tmp_path / "held"
+
+    def grow(number: int) -> None:
+        """One more part, half of it in each of two files."""
+        rows = [row for row in parts[number] if row["tag"] != "late"]
+        for half, name in enumerate(("a.jsonl", "b.jsonl")):
+            with (source / name).open("a") as file:
+                file.writelines(f"{json.dumps(row)}\n" for row in rows[half::2])
+
+    def query(savepoint: str | None = None) -> None:
+        moved = counts_job(Lines(source, follow=True), tmp_path / "out", held)
+        started = tidelog.spark.run(
+            moved,
+            checkpoint=str(place.checkpoint),
+            spark=spark,
+            available_now=True,
+            savepoint=savepoint,
+        )
+        started.wait()
+
+    source.mkdir()
+    grow(0)
+    stopped(counts_job(Lines(source, follow=True), tmp_path / "out"), store, 120)
+    grow(1)
+    held.touch()
+    with pytest.raises(StreamingQueryException, match="held is there"):
+        query(f"{store}@halt")
+    held.unlink()
+    grow(2)
+    query(f"{store}@halt")
+    query()
+    assert place.committed()[:2] == [0, 1], "the batch that failed, as it was, and what came later"
+    returned = command("spark", "savepoint", place.checkpoint, "--to", f"{store}@back")
+    assert returned.exit_code == 0, returned.output
+    grow(3)
+    finished(counts_job(Lines(source, follow=False), tmp_path / "out"), store)
+    assert output(tmp_path / "out") == in_one_run(tmp_path, "in/a.jsonl", "in/b.jsonl")
+
+
+def test_a_job_that_has_ended_goes_on_in_spark_as_it_goes_on_embedded(
+    spark: "SparkSession", tmp_path: Path, place: Place
+) -> None:
+    parts = records(12, 5, [120, 90])
+    parts[-1].append(end())
+    store = tmp_path / "store"
+
+    def night() -> None:
+        finished(job(tmp_path, output="nights"), tmp_path / "other")
+
+    write(tmp_path / "in/a.jsonl", parts[0])
+    finished(job(tmp_path), store)
+    night()
+    first = output(tmp_path / "out")
+    write(tmp_path / "in/b.jsonl", parts[1])
+    tidelog.spark.run(
+        job(tmp_path),
+        checkpoint=str(place.checkpoint),
+        spark=spark,
+        available_now=True,
+        savepoint=f"{store}@latest",
+    ).wait()
+    night()
+    assert output(tmp_path / "out") == output(tmp_path / "nights")
+    windows = Counter((row["k"], row["time_ms"]) for row in lines(tmp_path / "out/o1"))
+    assert max(windows.values()) == 2, "what only the end had emitted comes again, complete"
+    assert output(tmp_path / "out") - first, "and what is new"

@@ -39,9 +39,9 @@ LINES = {
     "`map`": ["union"],
 }
 """What tries a line of the table: outputs of jobs that are compared."""
-REFUSED = ("`broadcast`", "`IterableSource`", "the same without")
-"""Lines that tests/unit/spark/job/test_plan.py tries."""
-ELSEWHERE = ("sources", "sinks")
+REFUSED = ("`broadcast`", "`PushSource`", "the same without")
+"""Lines that tests/unit/spark/job/test_plan.py and test_splits.py try."""
+ELSEWHERE = ("sources", "a source of your own", "sinks")
 ELSEWHERE_COMPARED = {"clocked", "sums"}
 """Outputs of tests of their own, such as test_event_time.py."""
 

@@ -24,7 +24,9 @@ COLUMNS = {"k": "text", "start_ms": "bigint", "n": "bigint"}
 def revenue(arguments: JobArguments) -> Job:
     job = Job("revenue")
     sums = _keyed(job, arguments).sum(attrgetter("v"), emit_updates=True)
-    return _written(job, sums, arguments)
+    assert arguments.output is not None
+    sums.sink(FileSink(arguments.output, fields=("k", "revenue")))
+    return job
 
 
 def sessions(arguments: JobArguments) -> Job:

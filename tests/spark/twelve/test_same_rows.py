@@ -1,10 +1,11 @@
 """Jobs give the same rows on both engines, though they are killed or change the engine.
 
-A process runs `tidelog spark run` for all jobs, one after the other: a start of Spark takes longer
-than a job. Outside of deep runs these are some jobs, on one Spark in one process.
+A process runs the commands of all jobs, one after the other: a start of Spark takes longer than a
+job. Outside of deep runs these are some jobs, on one Spark in one process.
 """
 
-import json
+import os
+import shutil
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import islice, product
@@ -16,11 +17,9 @@ import pytest
 from tests.kafka.conftest import topics
 from tests.spark.handover.embedded import finished, stopped
 from tests.spark.kafka.conftest import source_jars
-from tests.spark.support.application import CLUSTER, LOCAL, Application
+from tests.spark.support.application import CLUSTER, LOCAL, Application, settings
 from tests.spark.support.application import Job as Query
 from tests.spark.support.place import Place
-from tests.spark.support.session import BASE
-from tests.spark.support.stores import EAGER
 from tests.spark.support.versions import SparkVersion, other_version, this_version
 from tests.spark.twelve.outside import Files, Part, Table, Topic, complete, parts
 from tests.support.depth import DEEP
@@ -38,48 +37,40 @@ SIDES: Final = ("left", "right")
 class Tried(NamedTuple):
     job: str
     sources: tuple[str, ...] = ("source",)
-    directory: str = "source"
-    """What the job is given as its input."""
+    directory: str = "."
+    """Of all sources, which the job is given as its input."""
     updates: bool = False
     """Its rows are growing values of keys: the last one of a key is compared."""
 
 
 JOBS: Final = {
-    "wordcount": Tried("wordcount", updates=True),
-    "revenue": Tried(f"{FILE}:revenue", directory=".", updates=True),
-    "sessions": Tried(f"{FILE}:sessions", directory="."),
-    "tumbling": Tried(f"{FILE}:tumbling", directory="."),
-    "sliding": Tried(f"{FILE}:sliding", directory="."),
-    "top": Tried(f"{FILE}:top", directory="."),
-    "deduplicate": Tried(f"{FILE}:deduplicate", directory="."),
-    "join": Tried(f"{FILE}:join", SIDES, directory="."),
-    "enrich": Tried(f"{FILE}:enrich", SIDES, directory="."),
-    "processor": Tried(f"{FILE}:processor", directory="."),
+    "wordcount": Tried("wordcount", directory="source", updates=True),
+    "revenue": Tried(f"{FILE}:revenue", updates=True),
+    "sessions": Tried(f"{FILE}:sessions"),
+    "tumbling": Tried(f"{FILE}:tumbling"),
+    "sliding": Tried(f"{FILE}:sliding"),
+    "top": Tried(f"{FILE}:top"),
+    "deduplicate": Tried(f"{FILE}:deduplicate"),
+    "join": Tried(f"{FILE}:join", SIDES),
+    "enrich": Tried(f"{FILE}:enrich", SIDES),
+    "processor": Tried(f"{FILE}:processor"),
     "topics": Tried(f"{FILE}:topics"),
-    "table": Tried(f"{FILE}:table", directory="."),
-    "visits": Tried("sessions"),
-    "outages": Tried("tidelog.examples.outages:job"),
+    "table": Tried(f"{FILE}:table"),
+    "visits": Tried("sessions", directory="source"),
+    "outages": Tried("tidelog.examples.outages:job", directory="source"),
 }
 MOMENTS: Final = ("offsets/0", "commits/0")
 """A driver is killed as soon as these files are in the checkpoint."""
 MASTERS: Final = {"local": LOCAL, "cluster": CLUSTER}
-VERSIONS: Final = {"4.3": "4.2.0", "4.1": "4.1.0"}
+VERSIONS: Final = {"4.3": "4.2.0", "4.1": "4.1.1"}
 """Of Spark, and of its source for Kafka that is tried with it."""
 THIS: Final = "4.3"
+CHOSEN: Final = "TIDELOG_TEST_JOBS"
+"""Names of jobs, with commas between them: a deep run tries no others."""
 USUAL: Final = [
     (THIS, "local", "half-killed", ("processor",)),
     (THIS, "local", "back", ("topics", "table", "join", "sessions")),
 ]
-
-
-@dataclass
-class Commands(Application):
-    """Commands of tidelog in a process of their own."""
-
-    commands: list[list[str]] = field(default_factory=list)
-
-    def arguments(self) -> list[str]:
-        return ["tests.spark.twelve.commands", json.dumps(self.commands)]
 
 
 @dataclass
@@ -88,8 +79,6 @@ class Journey:
 
     tried: Tried
     outside: Files
-    options: list[str]
-    """Of its commands, for Spark."""
     origin: list[str] = field(default_factory=list, init=False)
     records: int = field(default=0, init=False)
     """Of its input so far."""
@@ -106,7 +95,7 @@ class Journey:
         """The command that handles what is there on Spark."""
         own = self.outside.own("out")
         return [
-            *("spark", "run", self.tried.job, *self.options, *self.origin, *self.outside.options),
+            *("spark", "run", self.tried.job, *self.origin, *self.outside.options),
             *("--checkpoint", str(self.outside.place.checkpoint), "--available-now", "--follow"),
             *("--input", str(self.input), "--output", str(self.directory / "out")),
             *(("--", *own) if own else ()),
@@ -115,7 +104,7 @@ class Journey:
     def savepoint(self) -> list[str]:
         """The command by which the query returns."""
         checkpoint = str(self.outside.place.checkpoint)
-        return ["spark", "savepoint", checkpoint, "--to", f"{self.store}@back", *self.options]
+        return ["spark", "savepoint", checkpoint, "--to", f"{self.store}@back"]
 
     def rows(self, output: str) -> Counter[str]:
         """What was written, but for what the last record has made."""
@@ -144,6 +133,8 @@ class Journeys:
     all: list[Journey]
     place: Place
     spark: SparkVersion
+    master: str
+    settings: dict[str, str]
 
     def embedded(self) -> None:
         """Handle what is there, and stop."""
@@ -164,6 +155,8 @@ class Journeys:
                 with self._process(commands[first:]) as process:
                     process.await_file(journey.outside.place.checkpoint / moment)
                     process.kill_driver()
+            # The query has all of it in its own state.
+            shutil.rmtree(journey.store, ignore_errors=True)
         self._run(commands[-1:])
 
     def back(self) -> None:
@@ -176,9 +169,15 @@ class Journeys:
         with self._process(commands) as process:
             process.finish()
 
-    def _process(self, commands: list[list[str]]) -> Commands:
-        query = (Query(self.place, "commands"),)
-        return Commands(query, {}, python=self.spark.python, commands=commands)
+    def _process(self, commands: list[list[str]]) -> Application:
+        return Application(
+            (Query(self.place, "commands"),),
+            self.settings,
+            self.master,
+            self.spark.python,
+            module="tests.spark.twelve.commands",
+            extra={"commands": commands},
+        )
 
 
 PATHS: Final = {
@@ -200,11 +199,9 @@ def journeys(
     request: pytest.FixtureRequest,
 ) -> Journeys:
     spark = this_version() if version == THIS else other_version(version)
-    settings = {**BASE, **EAGER, "spark.sql.shuffle.partitions": "2"}
-    settings["spark.local.dir"] = str(place.root / "local")
+    given = {**settings(place.root / "faults", spark.home), "spark.sql.shuffle.partitions": "2"}
     if "topics" in names:
-        settings["spark.jars"] = source_jars(VERSIONS[version])
-    conf = [f"--conf={name}={value}" for name, value in settings.items()]
+        given["spark.jars"] += f",{source_jars(VERSIONS[version])}"
     journeys = []
     for name in names:
         tried, own = JOBS[name], Place(place.root / name)
@@ -214,14 +211,15 @@ def journeys(
             outside = Table(own, request.getfixturevalue("postgres_server"))
         else:
             outside = Files(own, tried.sources)
-        journeys.append(Journey(tried, outside, ["--master", MASTERS[master], *conf]))
-    return Journeys(journeys, place, spark)
+        journeys.append(Journey(tried, outside))
+    return Journeys(journeys, place, spark, MASTERS[master], given)
 
 
 def cases() -> list[tuple[str, str, str, tuple[str, ...]]]:
     if not DEEP:
         return USUAL
-    return [(*case, tuple(JOBS)) for case in product(VERSIONS, MASTERS, PATHS)]
+    names = tuple(os.environ.get(CHOSEN, ",".join(JOBS)).split(","))
+    return [(*case, names) for case in product(VERSIONS, MASTERS, PATHS)]
 
 
 @pytest.mark.parametrize(("version", "master", "path", "names"), cases())

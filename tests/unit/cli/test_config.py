@@ -50,6 +50,7 @@ def test_a_flag_of_names_takes_them_with_commas_and_again() -> None:
 def test_check_lists_everything_that_is_wrong(file: Path) -> None:
     assert "3 options, nothing wrong" in tidelog("config", "check", file).stdout
     file.write_text('retian = 7\nmemory = "1 KiB"\n')
+    assert tidelog("config", "check", file.with_name("none.toml")).exit_code == 2
     wrong = tidelog("config", "check", file)
     assert wrong.exit_code == 1
     assert "write retain, if that is meant" in wrong.stdout

@@ -199,6 +199,8 @@ def test_state_of_an_operator_that_is_not_the_first_any_more_is_refused() -> Non
 def test_operator_state_that_would_lose_its_operator_is_refused(
     name: str, parallelism: int
 ) -> None:
-    held = stored(name, 1, operator_state=lambda i: (OperatorPiece("map", "rules", "list", ()),))
+    held = stored(
+        name, 1, operator_state=lambda i: (OperatorPiece("map", "rules", "broadcast", ()),)
+    )
     with pytest.raises(RestoreError, match=f"operator state of operator '{name}'"):
         rechain({name: held}, vertices(parallelism))

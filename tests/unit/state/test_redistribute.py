@@ -25,7 +25,7 @@ from tidelog.errors import StateSchemaError
 from tidelog.ids import CheckpointId, Generation, KeyGroup, MaterializationId, SeqNo, Slot
 from tidelog.runtime.restore.assign import redistribute, redistribute_operator_state
 from tidelog.state.key_groups import decode_key, encode_key, key_group, range_of, subtask_of
-from tidelog.state.operator_state import OperatorStateKind, OperatorStates, union_in_part
+from tidelog.state.operator_state import OperatorStates
 
 GROUPS = 12
 COUNT = StateInfo(0, "count", "value", ("count bigint",))
@@ -190,8 +190,8 @@ def holding(index: int, *pieces: OperatorPiece, finished: bool = False) -> Subta
     return subtask(index, 2, operator_state=pieces, finished=finished)
 
 
-def piece(kind: OperatorStateKind, *values: Any) -> OperatorPiece:
-    return OperatorPiece("op", "state", kind, tuple(map(msgspec.msgpack.encode, values)))
+def piece(*values: Any) -> OperatorPiece:
+    return OperatorPiece("op", "state", "broadcast", tuple(map(msgspec.msgpack.encode, values)))
 
 
 def after(old: OperatorState, parallelism: int) -> list[list[Any]]:
@@ -214,35 +214,18 @@ def test_a_captured_state_does_not_change_behind_the_barrier() -> None:
     assert dict(OperatorStates(states.capture()).broadcast("op", "rules")) == {"a": 2}
 
 
-def test_a_state_of_another_kind_is_refused_by_name() -> None:
-    with pytest.raises(StateSchemaError, match=r"(?s)'state' of operator 'op'.*a list state"):
-        OperatorStates((piece("list", 1),)).broadcast("op", "state")
-
-
 def test_a_value_that_cannot_be_stored_names_its_state() -> None:
     states = OperatorStates()
-    rules, parts = states.broadcast("op", "rules"), states.listed("op", "parts")
+    rules = states.broadcast("op", "rules")
     with pytest.raises(StateSchemaError, match="broadcast state 'rules' of operator 'op'"):
         rules["a"] = object()
-    with pytest.raises(StateSchemaError, match="list state 'parts' of operator 'op'"):
-        parts.update([1, object()])
-    assert dict(rules) == {} and list(parts) == []
+    assert dict(rules) == {}
 
 
 def test_a_broadcast_state_is_taken_from_a_running_subtask() -> None:
     old = operator(
-        holding(0, piece("broadcast", ["a", 1]), finished=True),
-        holding(1, piece("broadcast", ["a", 2])),
+        holding(0, piece(["a", 1]), finished=True),
+        holding(1, piece(["a", 2])),
     )
     assert after(old, 2) == [[["a", 2]]] * 2
     assert after(old, 3) == [[["a", 2]]] * 3
-
-
-def test_a_union_of_which_a_part_finished_is_a_reason_against_the_checkpoint() -> None:
-    running, done = holding(0, piece("union", 1)), holding(1, piece("union"), finished=True)
-    reason = union_in_part([operator(running, done)])
-    assert "'state' of operator 'op': subtask 1 finished" in reason
-    both = operator(msgspec.structs.replace(running, finished=True), done)
-    assert union_in_part([both, operator(running)]) is None
-    lists = operator(holding(0, piece("list", 1)), holding(1, finished=True))
-    assert union_in_part([lists]) is None

@@ -1,6 +1,8 @@
 """The port's promises as tests: a subclass gives `opener`, and its adapter must keep them all."""
 
 import asyncio
+import gc
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import pairwise, product
@@ -8,7 +10,7 @@ from itertools import pairwise, product
 import pytest
 
 from tidelog.effects import Effects
-from tidelog.errors import ConfigError, ObjectExistsError, ObjectNotFoundError
+from tidelog.errors import ConfigError, ObjectExistsError, ObjectNotFoundError, TidelogError
 from tidelog.storage.port import ObjectPart, ObjectStore
 
 Opener = Callable[[], ObjectStore]
@@ -26,6 +28,12 @@ async def opened(opener: Opener) -> AsyncIterator[ObjectStore]:
 
 async def names(store: ObjectStore, prefix: str = "", start_after: str = "") -> list[str]:
     return [info.name async for info in store.list(prefix, start_after)]
+
+
+def assert_all_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+    """No connection is left to the garbage collector, which libraries complain about."""
+    gc.collect()
+    assert [record.message for record in caplog.records if record.name == "asyncio"] == []
 
 
 async def fill(store: ObjectStore, *objects: str) -> None:
@@ -49,17 +57,36 @@ class StoreConformance:
                 assert (info.name, info.size) == ("segments/one.seg", len(data))
 
     async def test_it_is_read_from_another_event_loop_while_its_own_one_waits(
-        self, opener: Opener
+        self, opener: Opener, caplog: pytest.LogCaptureFixture
     ) -> None:
         async with opened(opener) as store:
             await store.put("tables/one.sst", b"0123456789")
             assert await store.get("tables/one.sst", 2, 3) == b"234"
             effects = Effects()
             aside = effects.aside(effects)
-            apart = store.apart(aside.effects)
-            assert aside.run(lambda: apart.get("tables/one.sst", 4, 2), 60) == b"45"
-            aside.close()
+            apart = [store.apart(aside.effects)]
+            assert aside.run(lambda: apart[0].get("tables/one.sst", 4, 2), 60) == b"45"
+            aside.close(apart[0].close)
             assert await store.get("tables/one.sst", 6, 2) == b"67"
+            for thread in threading.enumerate():
+                if thread.name == "tidelog-loop":
+                    thread.join(60)
+            apart.clear()
+            assert_all_is_closed(caplog)
+
+    async def test_a_request_that_is_under_way_at_the_end_leaves_no_connection(
+        self, opener: Opener, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        for turns in range(12):
+            store = opener()
+            request = asyncio.ensure_future(store.head("tables/none.sst"))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await store.close()
+            await asyncio.wait([request], timeout=60)
+            assert isinstance(request.exception(), TidelogError | RuntimeError)
+            del store, request
+        assert_all_is_closed(caplog)
 
     async def test_a_create_writes_an_absent_name_and_no_other(self, opener: Opener) -> None:
         async with opened(opener) as store:

@@ -57,7 +57,7 @@ def show(output: Output, /, config: Callable[[], Resolved], changed: bool) -> in
 
 
 @command.command("check")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @on_this_machine
 def check(output: Output, /, file: Path) -> int:
     """Check the configuration FILE and list everything that is wrong; exit code 1 if anything is.

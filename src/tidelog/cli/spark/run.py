@@ -46,7 +46,8 @@ class QueryOptions:
     origin: str | None = declared(
         "--from",
         metavar="URL@NAME",
-        help="Go on with the state of a stopped embedded job, from this savepoint.",
+        help="Go on with the state of a stopped embedded job, from this savepoint; @latest for one "
+        "that has ended.",
     )
     allowed: tuple[str, ...] = declared(
         "--allow-non-restored-state",
@@ -69,6 +70,12 @@ class QueryOptions:
         "--messages-per-batch",
         type=click.IntRange(min=1),
         help="The most messages of Kafka of a batch.",
+    )
+    records_per_batch: int = declared(
+        "--records-per-batch",
+        type=click.IntRange(min=1),
+        default=1 << 20,
+        help="The most records of a split of a source of your own in a batch.",
     )
     kafka: Mapping[str, str] = declared(
         "--kafka",
@@ -119,6 +126,7 @@ def run_command(
             sources=SourceOptions(
                 files_per_batch=options.files_per_batch,
                 messages_per_batch=options.messages_per_batch,
+                records_per_batch=options.records_per_batch,
                 kafka=options.kafka,
             ),
             savepoint=options.origin,

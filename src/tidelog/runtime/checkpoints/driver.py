@@ -57,7 +57,6 @@ from tidelog.runtime.checkpoints.requests import (
 from tidelog.runtime.checkpoints.stored_objects import StoredObjects
 from tidelog.runtime.subtasks.loading import Loading, loading
 from tidelog.runtime.subtasks.start import JobStart
-from tidelog.state.operator_state import union_in_part
 
 logger = logging.getLogger(__name__)
 
@@ -302,9 +301,6 @@ class CheckpointDriver:
         checkpoint = decision.checkpoint
         durable_s = self._now() - self._started
         entry = self._entry(decision)
-        if (reason := union_in_part(entry.operators)) is not None:
-            self.reports.declined(checkpoint, reason)
-            return
         check_manifest(entry)
         if (reason := await self._lacks_objects(decision, entry)) is not None:
             self.reports.declined(checkpoint, reason)

@@ -12,7 +12,6 @@ more. Invariants:
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 
 import msgspec
 
@@ -252,32 +251,6 @@ def redistribute_operator_state(old: OperatorState, new: OperatorState) -> Opera
             pieces.setdefault((piece.operator, piece.name), piece)
     if not pieces:
         return new
-    shares = [_shares(piece, old.subtasks, len(new.subtasks)) for piece in pieces.values()]
-    subtasks = []
-    for subtask, *operator_state in zip(new.subtasks, *shares, strict=True):
-        subtasks.append(msgspec.structs.replace(subtask, operator_state=tuple(operator_state)))
+    shared = tuple(pieces.values())
+    subtasks = (msgspec.structs.replace(each, operator_state=shared) for each in new.subtasks)
     return msgspec.structs.replace(new, subtasks=tuple(subtasks))
-
-
-def _shares(
-    piece: OperatorPiece, subtasks: Sequence[SubtaskState], count: int
-) -> list[OperatorPiece]:
-    """What each of `count` new subtasks gets of an operator state, `piece` being of one old one."""
-    if piece.kind == "broadcast":
-        return [piece] * count
-    entries = [_entries(subtask, piece.operator, piece.name) for subtask in subtasks]
-    all_entries = tuple(chain.from_iterable(entries))
-    shares = []
-    for index in range(count):
-        part = all_entries
-        if piece.kind == "list":
-            part = entries[index] if len(subtasks) == count else all_entries[index::count]
-        shares.append(msgspec.structs.replace(piece, entries=part))
-    return shares
-
-
-def _entries(subtask: SubtaskState, operator: str, name: str) -> tuple[bytes, ...]:
-    for piece in subtask.operator_state:
-        if (piece.operator, piece.name) == (operator, name):
-            return piece.entries
-    return ()

@@ -7,6 +7,7 @@ entry; afterwards the query's checkpoint says where the job is.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -26,8 +27,7 @@ from tidelog.checkpoint.retention import slot_ranges
 from tidelog.checkpoint.slots import SlotLog, list_slots, read_slot
 from tidelog.errors import ConfigError, RestoreError
 from tidelog.ids import CheckpointId, KeyGroup, SeqNo, Slot
-from tidelog.spark.checkpoint.checkpoint import OFFSETS, store_url
-from tidelog.spark.checkpoint.commits import Offsets, read_offsets
+from tidelog.spark.checkpoint.checkpoint import store_url
 from tidelog.spark.handover.document import RETURN, Handover, QueryDirectory, Return
 from tidelog.spark.handover.pages import (
     GroupFacts,
@@ -46,6 +46,7 @@ from tidelog.spark.handover.writing import (
     WrittenSubtask,
 )
 from tidelog.spark.job.sinks import Ledger
+from tidelog.spark.operators.input_times import latest_times
 from tidelog.spark.operators.layout import OperatorDescription, Row
 from tidelog.spark.source.parts import ReadSession, connected
 from tidelog.state.event_time import UNKNOWN, EventTime
@@ -61,14 +62,6 @@ _SPLITS_STATE: Final = StateInfo(0, "$splits", SPLITS, ("msgpack",))
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """The last committed batch of a query."""
-
-    number: int
-    offsets: Offsets
-
-
-@dataclass(frozen=True, slots=True)
 class StoppedQuery:
     """What the checkpoint of a query says of its job."""
 
@@ -77,7 +70,8 @@ class StoppedQuery:
     descriptions: Mapping[str, OperatorDescription]
     handover: Handover | None
     """None: the query began without state of a job."""
-    batch: Batch
+    batch: int
+    """The last one that is committed."""
     splits: Mapping[str, Mapping[str, bytes]]
     """By source what a manifest has of each split."""
     starts: int
@@ -95,7 +89,7 @@ class StoppedQuery:
     def next_checkpoint(self) -> CheckpointId:
         """Above those of the job, and those that sinks know batches by."""
         before = 0 if self.handover is None else self.handover.checkpoint_id
-        return CheckpointId(before + self.batch.number + 2)
+        return CheckpointId(before + self.batch + 2)
 
 
 def bring_back(
@@ -130,9 +124,12 @@ def bring_back(
         author = Author(take_over.generation, take_over.attempt)
         aims = _targets(query, session.store.url, author, access)
         operators: list[OperatorState] = []
+        read_to: dict[str, dict[str, int]] = {}
         for operator, description in query.descriptions.items():
-            on_spark = StoredOperator(location, operator, numbers[operator], query.batch.number)
+            on_spark = StoredOperator(location, operator, numbers[operator], query.batch)
             facts = facts_of(spark, on_spark)
+            for group in islice(facts.values(), 1):  # all know the same
+                read_to |= {} if group.times is None else latest_times(group.times)
             last = max([description.seqno, *(group.seqno for group in facts.values())])
             aim = replace(
                 aims[operator],
@@ -142,7 +139,8 @@ def bring_back(
             logs = _written(spark, on_spark, aim)
             operators.append(operator_state(description, aim, logs, facts))
         for source in query.sources.sources:
-            operators.append(_source_state(session, query, source, aims[source.source]))
+            latest = read_to.get(source.source, {})
+            operators.append(_source_state(session, query, source, aims[source.source], latest))
         entry = Savepoint(
             slot=Slot(author.generation + 1),
             author=author,
@@ -208,8 +206,8 @@ def read_query(
             "reads its sources from their start: give it only what the query has not read",
         )
     splits: dict[str, Mapping[str, bytes]] = {}
-    number = max(directory.batches(), default=None)
-    if number is None:
+    batch = max(directory.batches(), default=None)
+    if batch is None:
         raise ConfigError(
             f"checkpoint {location}",
             expected="a query that has committed a batch",
@@ -217,17 +215,17 @@ def read_query(
             action="let the query run, and stop it; before its first batch the job's savepoint is "
             "what there is",
         )
-    with connected(directory.url, access) as session:
-        batch = Batch(number, session.run(_offsets(session.store, number)))
+    offsets = directory.offsets(batch)
+    with directory.connected() as session:
         for source in sources.sources:
             before = {} if handover is None else handover.splits.get(source.source, {})
-            reading = read_splits(session.store, batch.offsets, source, before)
+            reading = read_splits(session.store, offsets, source, before)
             splits[source.source] = session.run(reading)
     transactions = ledger.batches()
-    if transactions and transactions[-1].batch > batch.number:
+    if transactions and transactions[-1].batch > batch:
         raise RestoreError(
             f"checkpoint {location}",
-            expected=f"a query that was stopped after a batch; the last one is {batch.number}",
+            expected=f"a query that was stopped after a batch; the last one is {batch}",
             found=f"output of batch {transactions[-1].batch}, which is not committed",
             action="start the query again with `tidelog spark run ... --available-now`, and repeat "
             "this when it has ended",
@@ -236,10 +234,6 @@ def read_query(
     return StoppedQuery(
         location, sources, directory.descriptions(), handover, batch, splits, starts
     )
-
-
-async def _offsets(store: ObjectStore, batch: int) -> Offsets:
-    return read_offsets(await store.get(f"{OFFSETS}{batch}"))
 
 
 async def _check_target(store: ObjectStore, query: StoppedQuery, name: str) -> None:
@@ -336,11 +330,22 @@ def _event_times(
 
 
 def _source_state(
-    session: ReadSession, query: StoppedQuery, source: SourceDescription, target: Target
+    session: ReadSession,
+    query: StoppedQuery,
+    source: SourceDescription,
+    target: Target,
+    latest: Mapping[str, int],
 ) -> OperatorState:
-    """A source as a manifest has it: one subtask, whose few rows are written here."""
+    """A source as a manifest has it: one subtask, whose few rows are written here.
+
+    `latest` is the greatest event time that was read of each split that goes on.
+    """
     rows: dict[KeyGroup, list[Row]] = {}
-    for split, data in query.splits[source.source].items():
+    for split, stored in query.splits[source.source].items():
+        data = stored
+        if split in latest:
+            is_ended, position, *_ = msgspec.msgpack.decode(stored)
+            data = msgspec.msgpack.encode([is_ended, position, latest[split]])
         key = encode_key(split)
         group = key_group(key, target.key_groups)
         rows.setdefault(group, []).append((_SPLITS_STATE.id.to_bytes(2, "big") + key, data))

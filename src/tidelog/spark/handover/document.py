@@ -6,6 +6,7 @@ are not encrypted, as the rest of a checkpoint of Spark.
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -13,10 +14,12 @@ import msgspec
 from tidelog.checkpoint.manifest import OperatorState, SubtaskState
 from tidelog.errors import ConfigError, ObjectNotFoundError, RestoreError
 from tidelog.ids import CheckpointId, Generation, Slot
-from tidelog.spark.checkpoint.checkpoint import COMMITS, listed_batches, store_url
+from tidelog.spark.checkpoint.checkpoint import COMMITS, OFFSETS, listed_batches, store_url
+from tidelog.spark.checkpoint.commits import Offsets, read_offsets
 from tidelog.spark.handover.sources import QuerySources
 from tidelog.spark.operators.layout import OPERATORS, Descriptions, QueryOperators
-from tidelog.spark.source.parts import connected
+from tidelog.spark.source.parts import ReadSession, connected
+from tidelog.state.objects.values import ObjectEncoding
 from tidelog.storage.document import FORMAT_VERSION, open_document, seal_document
 from tidelog.storage.open import PLAIN, StoreAccess
 from tidelog.storage.port import ObjectStore
@@ -33,6 +36,8 @@ class SplitPosition(NamedTuple):
 
     is_ended: bool
     position: Any = None
+    latest: int | None = None
+    """The greatest event time that was read there, where that is known."""
 
 
 Positions = Mapping[str, SplitPosition]
@@ -68,8 +73,9 @@ class Handover(msgspec.Struct, frozen=True):
         if source not in self.splits:
             raise self._none(f"source {source!r}", self.splits)
         positions: dict[str, SplitPosition] = {}
+        decode = ObjectEncoding(f"positions of source {source!r}").decode
         for split, data in sorted(self.splits[source].items()):
-            positions[split] = SplitPosition(*msgspec.msgpack.decode(data)[:2])
+            positions[split] = SplitPosition(*decode(data))
         return positions
 
     def _none(self, what: str, names: Iterable[str]) -> ConfigError:
@@ -117,12 +123,25 @@ class QueryDirectory:
         self.url = store_url(location)
         self._access = msgspec.structs.replace(access, encryption_key=None)
 
+    def connected(self) -> AbstractContextManager[ReadSession]:
+        """The directory as a store."""
+        return connected(self.url, self._access)
+
     def batches(self) -> list[int]:
         """The committed batches that are there, in order. With one, what operators begin with is in
         their own state.
         """
-        with connected(self.url, self._access) as session:
+        with self.connected() as session:
             return session.run(listed_batches(session.store, COMMITS))
+
+    def offsets(self, batch: int | None = None) -> Offsets:
+        """Where a batch ends, None: the newest one that is planned."""
+        with self.connected() as session:
+            planned = session.run(listed_batches(session.store, OFFSETS))
+            if batch is None and not planned:
+                return Offsets({}, {})
+            number = planned[-1] if batch is None else batch
+            return read_offsets(session.run(session.store.get(f"{OFFSETS}{number}")))
 
     def handover(self) -> Handover | None:
         """What the query took over; None: it began without."""
@@ -182,7 +201,7 @@ class QueryDirectory:
 
     def read(self, name: str, kind: type[T]) -> T | None:
         """A document; None: it is not there."""
-        with connected(self.url, self._access) as session:
+        with self.connected() as session:
             try:
                 data = session.run(session.store.get(name))
             except ObjectNotFoundError:
@@ -191,7 +210,7 @@ class QueryDirectory:
 
     def put(self, name: str, document: msgspec.Struct, *, create: bool = False) -> None:
         """Store a document; one to `create` raises ObjectExistsError where there is one."""
-        with connected(self.url, self._access) as session:
+        with self.connected() as session:
             store = session.store.create if create else session.store.put
             session.run(store(name, seal_document(document)))
 
@@ -201,9 +220,9 @@ class QueryDirectory:
         async def listed(store: ObjectStore) -> list[str]:
             return sorted([info.name async for info in store.list(folder)])
 
-        with connected(self.url, self._access) as session:
+        with self.connected() as session:
             return session.run(listed(session.store))
 
     def delete(self, name: str) -> None:
-        with connected(self.url, self._access) as session:
+        with self.connected() as session:
             session.run(session.store.delete(name))

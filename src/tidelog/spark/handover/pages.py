@@ -27,6 +27,8 @@ class GroupFacts(NamedTuple):
     watermark: int | None
     seqno: int
     """Above the numbers of all of its changes."""
+    times: bytes | None = None
+    """What is known of the splits of the sources; in each key group the same."""
 
 
 class GroupRows(NamedTuple):
@@ -79,10 +81,10 @@ def operator_numbers(spark: "SparkSession", checkpoint: str) -> dict[str, int]:
 def facts_of(spark: "SparkSession", operator: StoredOperator) -> dict[int, GroupFacts]:
     """What is known of each key group that has rows."""
     roots = operator.load(spark, state_name(operator.name))
-    columns = f"key.{GROUP} AS key_group", "value.watermark", "value.seqno"
+    columns = f"key.{GROUP} AS key_group", "value.watermark", "value.seqno", "value.times"
     facts: dict[int, GroupFacts] = {}
-    for group, watermark, seqno in roots.selectExpr(*columns).collect():
-        facts[group] = GroupFacts(watermark, seqno or 0)
+    for group, watermark, seqno, times in roots.selectExpr(*columns).collect():
+        facts[group] = GroupFacts(watermark, seqno or 0, None if times is None else bytes(times))
     return facts
 
 

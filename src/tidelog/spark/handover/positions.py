@@ -53,7 +53,7 @@ def starting_offsets(
     offsets: dict[str, dict[str, int]] = {}
     for topic, count in (partitions or {}).items():
         offsets[topic] = dict.fromkeys(map(str, range(count)), _FROM_THE_OLDEST)
-    for split, (_, position) in handover.positions(source).items():
+    for split, (_, position, _) in handover.positions(source).items():
         topic, number = TopicPartition.of(split)
         if number < 0 or not (position in (None, EARLIEST) or type(position) is int):
             raise _not_of(source, "a KafkaSource, with offsets of partitions", split, position)
@@ -109,7 +109,7 @@ def unread_files(
         )
     uris: list[str] = []
     make_directory(target)
-    for number, (split, (is_ended, position)) in enumerate(handover.positions(source).items()):
+    for number, (split, (is_ended, position, _)) in enumerate(handover.positions(source).items()):
         if not is_ended and position is None:
             continue
         file = root / split if root.is_dir() else root

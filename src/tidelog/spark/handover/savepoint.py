@@ -14,6 +14,7 @@ import pyarrow as pa
 from tidelog.catalog.locate import find, parse_origin
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState
 from tidelog.errors import RestoreError
+from tidelog.runtime.restore.after_end import before_end
 from tidelog.spark.checkpoint.checkpoint import store_url
 from tidelog.spark.source.options import read_options
 from tidelog.spark.source.parts import ReadRequest, connected
@@ -36,6 +37,8 @@ class StoredSavepoint:
     url: str
     checkpoint: Checkpoint
     access: StoreAccess = PLAIN
+    has_ended: bool = False
+    """The job ended with it; the checkpoint is the state before that, from which it can go on."""
 
     def frame(self, spark: "SparkSession", operator: str, *columns: str) -> "DataFrame":
         """Columns of the view `state` of an operator; executors restore one subtask per task."""
@@ -73,6 +76,7 @@ class StoredSavepoint:
             "columns": ",".join(columns),
             "endpoint": self.access.endpoint,
             "encryptionKey": self.access.encryption_key,
+            "beforeEnd": "true" if self.has_ended else None,
         }
         return {name: value for name, value in options.items() if value is not None}
 
@@ -87,8 +91,11 @@ def read_savepoint(origin: str, access: StoreAccess = PLAIN) -> StoredSavepoint:
     url = store_url(where.url)
     with connected(url, access) as session:
         checkpoint = session.run(find(session.store, where.checkpoint))
+    has_ended = checkpoint.final and bool(checkpoint.before_end)
+    if has_ended:
+        checkpoint = before_end(checkpoint)
     _check(url, checkpoint)
-    return StoredSavepoint(url, checkpoint, access)
+    return StoredSavepoint(url, checkpoint, access, has_ended)
 
 
 def event_time_of(operator: OperatorState) -> EventTime:
@@ -114,8 +121,9 @@ def _check(url: str, checkpoint: Checkpoint) -> None:
         raise RestoreError(
             what,
             expected="a checkpoint of a job that can go on",
-            found="that of a job whose data has ended: all windows and timers have fired",
-            action="stop the job by `tidelog stop --savepoint NAME`, without --drain",
+            found="that of a job whose data has ended, without the state before the end",
+            action="run the job without --finish-once, and drain it into a native savepoint alone: "
+            "then the state before the end is there, too",
         )
     buffers = 0
     for _, subtask in checkpoint.subtasks():

@@ -5,6 +5,7 @@ tell it, as of a file that changed after it was read, there is an error.
 """
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +27,10 @@ from tidelog.spark.checkpoint.commits import Offsets
 from tidelog.storage.document import FORMAT_VERSION
 from tidelog.storage.port import ObjectStore
 
+SOURCE: Final = "tidelog_source"
+SPLITS: Final = "splits"
+"""Fields of an offset of a source of one's own: its name in the job, and by split what a manifest
+has, in base 64, and how many records the query has read."""
 _CHUNK_BYTES: Final = 1 << 20
 _COMPACT: Final = ".compact"
 
@@ -67,6 +72,8 @@ def described_sources(job: Job, key_groups: int) -> QuerySources:
             sources.append(
                 SourceDescription(node.id, class_names(source, Source), (), path, include)
             )
+        elif source is not None:
+            sources.append(SourceDescription(node.id, class_names(source, Source)))
     return QuerySources(job.name, key_groups, tuple(sources))
 
 
@@ -82,6 +89,16 @@ async def read_splits(
     """
     if source.topics:
         return {**before, **dict(_partitions(offsets, source, before))}
+    if not source.path:
+        offset = offset_of(offsets, source.source)
+        if offset is None:
+            raise CorruptObjectError(
+                f"offsets of the last batch of {store.url}",
+                expected="how far each source is read",
+                found=f"no positions of source {source.source!r}",
+                action="bring the object back from a backup of the query's checkpoint",
+            )
+        return stored_splits(offset)
     files = TextFileSource(source.path, source.include)
     splits = dict(before)
     for number, entry in offsets.file_logs.items():
@@ -95,6 +112,25 @@ async def read_splits(
                 position = _end_of(file, record["timestamp"])
             splits[split] = msgspec.msgpack.encode([True, position])
     return splits
+
+
+def offset_of(offsets: Offsets, source: str) -> Mapping[str, Any] | None:
+    """What the offsets of a batch have of a source of one's own; None: nothing."""
+    for document in offsets.documents:
+        if isinstance(document, dict) and document.get(SOURCE) == source:
+            return document
+    return None
+
+
+def offset_at(source: str, splits: Mapping[str, bytes]) -> dict[str, Any]:
+    """The offset at which a query goes on with what a manifest has of each split."""
+    parts = {split: (b64encode(data).decode(), 0) for split, data in sorted(splits.items())}
+    return {SOURCE: source, SPLITS: parts}
+
+
+def stored_splits(offset: Mapping[str, Any]) -> dict[str, bytes]:
+    """What a manifest has of each split at an offset."""
+    return {split: b64decode(data) for split, (data, _) in offset[SPLITS].items()}
 
 
 def _partitions(

@@ -73,10 +73,12 @@ def resumed(directory: QueryDirectory) -> Beginning | None:
 
 def _require_stop(savepoint: StoredSavepoint) -> None:
     checkpoint = savepoint.checkpoint
-    if not (isinstance(checkpoint, Savepoint) and checkpoint.stop):
+    is_stop = isinstance(checkpoint, Savepoint) and checkpoint.stop
+    if not (is_stop or savepoint.has_ended):
         raise RestoreError(
             f"checkpoint {checkpoint.slot} of {savepoint.url}",
-            expected="a savepoint with which the job was stopped, so that both do not go on",
+            expected="a savepoint with which the job was stopped, or the last checkpoint of a job "
+            "that has ended, so that both do not go on",
             found="one after which the job went on",
             action="stop the job by `tidelog stop URL --savepoint NAME`, and name that savepoint",
         )

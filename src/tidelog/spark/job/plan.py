@@ -82,8 +82,9 @@ class JobPlan:
     @property
     def needs_clock(self) -> bool:
         """Whether something happens at a processing time, also in batches without input."""
-        inputs = [each for node in self.operators for each in self.time_inputs(node, {})]
-        idle = any(each.idle_after_ms is not None for each in inputs)
+        makers = [node.operator() for node in self.nodes if node.makes_watermarks and node.operator]
+        options = [maker.options for maker in makers if isinstance(maker, AssignEventTime)]
+        idle = any(one.idle_after_ms is not None for one in options)
         return idle or any(map(self.ticks, self.operators))
 
     def time_inputs(self, node: Node, sources: Mapping[str, HasSplits]) -> tuple[TimeInput, ...]:
@@ -100,10 +101,9 @@ class JobPlan:
                 operator = maker.operator()
                 assert isinstance(operator, AssignEventTime), "what makes watermarks is one"
                 options = operator.options
-            delay = options.max_delay_ms + 1
-            known = sources[head.id].splits if head.id in sources else {}
-            splits = {split: time and time - delay for split, time in known.items()}
-            inputs[name] = TimeInput(name, options.idle_after_ms, splits)
+            splits = sources[head.id].splits if head.id in sources else {}
+            delays = options.max_delay_ms, options.idle_after_ms
+            inputs[name] = TimeInput(name, *delays, splits)
         return tuple(inputs.values())
 
     def inputs(self, node: Node) -> list[Input]:
@@ -228,16 +228,16 @@ class JobPlan:
         """
         wanting: set[int] = set()
         for node in reversed(self.operators):
-            following = [
-                consumer
-                for consumer in self.operators
-                if id(consumer) in wanting
-                for head, edge, _ in self.inputs(consumer)
-                if head is node and self._maker(head, edge.node) is None
-            ]
-            if node.needs_event_time or following:
+            following = [one for one in self.operators if id(one) in wanting]
+            passes_on = any(self._passes_time(node, consumer) for consumer in following)
+            if node.needs_event_time or passes_on:
                 wanting.add(id(node))
         return wanting
+
+    def _passes_time(self, node: Node, consumer: Node) -> bool:
+        """Whether a keyed operator gets the watermarks of another one."""
+        edges = [edge for head, edge, _ in self.inputs(consumer) if head is node]
+        return any(self._maker(node, edge.node) is None for edge in edges)
 
 
 def refused(what: str, expected: str, found: str, action: str) -> ConfigError:

@@ -4,6 +4,8 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from tidelog.effects import Effects
 from tidelog.errors import require
 from tidelog.runtime.graph import Job
@@ -94,11 +96,11 @@ def start_query(
     complete = bool(plan.sources) and bool(plan.sinks)
     require(f"job {job.name!r}", "none of one", complete, "at least one source and one sink")
     handover = None if beginning is None else beginning.handover
-    read_before = {} if handover is None else handover.splits
+    if available_now:
+        sources = msgspec.structs.replace(sources, records_per_batch=None)
     frames: dict[str, SourceFrame] = {}
     for node in plan.sources:
-        positions = handover.positions(node.id) if handover and node.id in read_before else {}
-        frames[node.id] = source_frame(session, node, sources, positions)
+        frames[node.id] = source_frame(session, node, sources, handover, directory)
     descriptions_before = directory.descriptions()
     initial = {} if beginning is None else beginning.initial(session)
     descriptions = describe(plan.operators, descriptions_before, initial)

@@ -21,9 +21,11 @@ from tidelog.connectors.kafka.reading.records import Decoder
 from tidelog.connectors.kafka.reading.source import KafkaSource
 from tidelog.errors import ConfigError
 from tidelog.runtime.node import Node
-from tidelog.spark.handover.document import Positions
+from tidelog.spark.handover.document import Handover, Positions, QueryDirectory
+from tidelog.spark.handover.sources import offset_at, offset_of
 from tidelog.spark.job.frames import SourceFrame
 from tidelog.spark.job.plan import refused
+from tidelog.spark.job.splits import OwnSource, own_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,25 +48,35 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The most files of a source in a batch."""
     messages_per_batch: int | None = None
     """The most messages of a source of Kafka in a batch."""
+    records_per_batch: int | None = 1 << 20
+    """The most records of a split in a batch, of sources of your own. None: all there are, as
+    always with `available_now`."""
     kafka: Mapping[str, str] = {}
     """Options of Spark's source for Kafka besides, such as `kafka.ssl.truststore.location`."""
 
 
 def source_frame(
-    spark: "SparkSession", node: Node, options: SourceOptions, positions: Positions
+    spark: "SparkSession",
+    node: Node,
+    options: SourceOptions,
+    handover: Handover | None,
+    directory: QueryDirectory,
 ) -> SourceFrame:
-    """A source of a job as a stream; raises ConfigError for one that Spark cannot read."""
+    """A source of a job as a stream, which goes on with what the job or the query has read.
+
+    Raises ConfigError for one that Spark cannot read, and what the source raises.
+    """
+    splits = {} if handover is None else handover.splits.get(node.id, {})
+    positions = handover.positions(node.id) if handover is not None and splits else {}
     source = node.source
     if isinstance(source, InputFiles):
         return _files(spark, source, options, positions)
     if isinstance(source, KafkaSource):
         return _topics(spark, source, options, positions)
-    raise refused(
-        f"source {node.id!r}, a {type(source).__name__}",
-        "files or topics of Kafka, which any executor can read, and again after a failure",
-        "a source of this process",
-        "write its records to a topic or to files, or pass a data frame to run_operator",
-    )
+    assert source is not None
+    begin = offset_at(node.id, splits) if splits else None
+    offset = offset_of(directory.offsets(), node.id) or begin
+    return own_frame(spark, OwnSource(node.id, source, options.records_per_batch), begin, offset)
 
 
 def _files(
@@ -85,7 +97,7 @@ def _files(
 class FileReader:
     """Reads files as the embedded source does, each one whole: it is complete when it appears."""
 
-    ends_splits = True
+    ended = None
 
     def __init__(self, source: InputFiles, positions: Positions) -> None:
         self._source = copy.copy(source)
@@ -129,7 +141,8 @@ def _topics(
         settings["maxOffsetsPerTrigger"] = str(options.messages_per_batch)
     frame = spark.readStream.format("kafka").options(**settings).load()
     # What Spark's client needs other settings for, the job's client cannot ask.
-    splits = {} if options.kafka else dict.fromkeys(_partitions(source))
+    splits: dict[str, int | None] = {} if options.kafka else dict.fromkeys(_partitions(source))
+    splits |= {split: before.latest for split, before in positions.items()}
     return SourceFrame(_columns(frame), MessageReader(source.decoder), splits)
 
 
@@ -242,7 +255,7 @@ class _Message:
 class MessageReader:
     """Makes records of messages as the embedded source does."""
 
-    ends_splits = False
+    ended = ()
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder

@@ -20,10 +20,13 @@ class TimeInput(msgspec.Struct, frozen=True, eq=False):
     """An input of an operator that has watermarks."""
 
     name: str
-    """Of the stage and of the operator in it that makes them."""
+    """Of the source or operator that it comes from, and after a slash of the one that makes them,
+    if that is another one."""
+    max_delay_ms: int = 0
     idle_after_ms: int | None = None
     splits: Mapping[str, int | None] = {}
-    """The splits that event time waits for from the start, and their watermarks; None: unknown."""
+    """The splits that event time waits for from the start, and the greatest event time that was
+    read there; None: unknown."""
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True):
@@ -32,8 +35,8 @@ class Mark(msgspec.Struct, frozen=True, array_like=True):
     input: str
     watermarks: dict[str, int]
     """By split, of those with records in this task."""
-    has_ended: bool = False
-    """The splits end with this batch."""
+    ended: tuple[str, ...] = ()
+    """Splits that end with this batch."""
     is_idle: bool = False
     """What comes before the input is idle."""
 
@@ -58,6 +61,8 @@ class _Input(msgspec.Struct, array_like=True):
     """Its greatest watermark so far."""
     active_ms: int
     is_idle: bool
+    delay_ms: int
+    """How much the watermark of a split is less than the greatest event time there."""
     splits: dict[str, _Split]
 
 
@@ -74,14 +79,19 @@ class InputTimes:
         self._plans = {plan.name: plan for plan in inputs}
         self._now_ms = now_ms
         before = {} if stored is None else _decode(stored)
+        self._ended: dict[str, int] = {}
+        """By input the greatest watermark of the splits that end with this batch."""
         self._inputs: dict[str, _Input] = {}
         for name, plan in self._plans.items():
-            known = before.get(name)
-            if known is None:
-                moment = self._moment(plan)
-                splits = {split: _Split(mark, moment) for split, mark in plan.splits.items()}
-                known = _Input(None, moment, False, splits)
-            self._inputs[name] = known
+            self._inputs[name] = before.get(name) or self._begun(plan)
+
+    def _begun(self, plan: TimeInput) -> _Input:
+        """An input before its first batch."""
+        moment, delay_ms = self._moment(plan), plan.max_delay_ms + 1
+        splits: dict[str, _Split] = {}
+        for name, latest in plan.splits.items():
+            splits[name] = _Split(None if latest is None else latest - delay_ms, moment)
+        return _Input(None, moment, False, delay_ms, splits)
 
     def take(self, mark: Mark) -> None:
         """What a task says; marks of an input that the job has no longer are left out."""
@@ -89,21 +99,23 @@ class InputTimes:
             return
         known, moment = self._inputs[mark.input], self._moment(self._plans[mark.input])
         known.active_ms, known.is_idle = moment, mark.is_idle
+        known.delay_ms = self._plans[mark.input].max_delay_ms + 1
         for name, watermark in mark.watermarks.items():
-            split = known.splits.get(name)
-            if mark.has_ended:
-                known.splits.pop(name, None)
-                known.reached = _later(known.reached, watermark)
-            elif split is None:
-                known.splits[name] = _Split(watermark, moment)
-            else:
-                split.watermark, split.active_ms = _later(split.watermark, watermark), moment
+            split = known.splits.setdefault(name, _Split(None, moment))
+            split.watermark, split.active_ms = _later(split.watermark, watermark), moment
+        for name in mark.ended:
+            ended_split = known.splits.pop(name, None)
+            if ended_split is not None and ended_split.watermark is not None:
+                before = self._ended.get(mark.input, ended_split.watermark)
+                self._ended[mark.input] = max(before, ended_split.watermark)
 
     @property
     def watermark(self) -> int | None:
         """That of the slowest input that is not idle; None: not known."""
         for name, known in self._inputs.items():
-            known.reached = _later(known.reached, self._of_splits(name))
+            # The last split that ends moves event time, too; others hold it back.
+            now = self._of_splits(name) if known.splits else self._ended.get(name)
+            known.reached = _later(known.reached, now)
         idle = {name for name in self._inputs if self._is_idle(name)}
         return combined(self._inputs.keys() - idle, idle, lambda name: self._inputs[name].reached)
 
@@ -144,6 +156,20 @@ class InputTimes:
     def _moment(self, plan: TimeInput) -> int:
         """This batch, where it matters: what does not change is not written again."""
         return 0 if plan.idle_after_ms is None else self._now_ms
+
+
+def latest_times(stored: bytes) -> dict[str, dict[str, int]]:
+    """By source and split the greatest event time that was read, of what `InputTimes` has stored.
+
+    Of a source that several operators give event times it is one of theirs.
+    """
+    times: dict[str, dict[str, int]] = {}
+    for name, known in _decode(stored).items():
+        splits = times.setdefault(name.rpartition("/")[0], {})
+        for split, state in known.splits.items():
+            if state.watermark is not None:
+                splits[split] = state.watermark + known.delay_ms
+    return times
 
 
 def _later(one: int | None, other: int | None) -> int | None:

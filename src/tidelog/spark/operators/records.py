@@ -96,15 +96,15 @@ def decode_batches(
             rows.append(list(chain.from_iterable(_rows(buffer, types) for buffer in buffers)))
         timed = rows[0][0][_TIME] is not None
         merged = list(merge(*rows, key=_time) if timed else chain.from_iterable(rows))
-        late = [row for row in merged if row[_PASSED] is not None]
-        if late:
+        late_by: dict[int, list[_TimedRow]] = {}
+        for row in merged:
+            if (passed := row[_PASSED]) is not None:
+                late_by.setdefault(min(passed, watermark), []).append(row)
+        if late_by:
             merged = [row for row in merged if row[_PASSED] is None]
         for start in range(0, len(merged), OUTPUT_RECORDS):
             part = merged[start : start + OUTPUT_RECORDS]
             decoded.batches.append(_keyed(part, group, side, timed=timed))
-        late_by: dict[int, list[_TimedRow]] = {}
-        for row in late:
-            late_by.setdefault(min(row[_PASSED] or 0, watermark), []).append(row)
         for time, part in late_by.items():
             decoded.late.append((time, _keyed(part, group, side, timed=timed)))
     decoded.late.sort(key=itemgetter(0))

@@ -123,7 +123,7 @@ NARROWING: Final = {
 
 _NAMES: Final = (
     *("path", "view", *NARROWING, "columns", "decode"),
-    *("partitionBytes", "workDir", "endpoint", "encryptionKey"),
+    *("partitionBytes", "workDir", "endpoint", "encryptionKey", "beforeEnd"),
 )
 
 
@@ -142,6 +142,8 @@ class SourceOptions:
     """Objects are read together up to this size; 0: each is read on its own."""
     work_dir: str | None
     access: StoreAccess
+    before_end: bool
+    """Of a checkpoint with which the job ended the state before that."""
 
 
 def read_options(options: Mapping[str, str]) -> SourceOptions:
@@ -152,6 +154,8 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
             expected = f"one of {', '.join(_NAMES)}"
             raise _wrong(name, expected, "no such option", "correct its name or remove it")
     view = _value(texts, "view", "changes", VIEWS.get, f"one of {', '.join(VIEWS)}")
+    if "beforeend" in texts and view.name != "state":
+        raise _wrong("beforeEnd", "its use with view state", f"view {view.name}", "remove it")
     return SourceOptions(
         url=_url(texts),
         view=view,
@@ -164,6 +168,7 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
         ),
         work_dir=texts.get("workdir"),
         access=StoreAccess(texts.get("endpoint"), _encryption_key(texts)),
+        before_end=_value(texts, "beforeEnd", "false", _flag, "true or false"),
     )
 
 

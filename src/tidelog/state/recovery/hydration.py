@@ -327,7 +327,7 @@ class Hydration:
         tails = [task for part, task in self._fetching.items() if part.offset is None]
         await together(map(self._tasks.wait, tails))
         await together([self._fetch_files() for _ in range(self.concurrency)])
-        self._aside.close()
+        self._close_aside()
         self._finished.set()
         progress = self.progress
         if progress.started is None:
@@ -372,7 +372,11 @@ class Hydration:
     async def close(self) -> None:
         """End what is under way."""
         await self._tasks.close()
-        self._aside.close()
+        self._close_aside()
+
+    def _close_aside(self) -> None:
+        # Where requests were sent from the event loop aside, their connections end there.
+        self._aside.close(self._apart.close if self._apart is not None else None)
 
 
 def _answered(first: "asyncio.Task[None]", second: "asyncio.Task[None]") -> None:

@@ -1,7 +1,7 @@
 """Rows: named tuples made on the fly, with the interface of Spark's `Row`.
 
-Invariants: a row is a tuple; equality and hashing are those of its values; a field goes before a
-method of tuples with its name, and behind one of rows.
+Invariants: a row is a tuple; equality and hashing are those of its values; a row with fields has no
+method of tuples, and a field goes behind a method of rows with its name.
 Rows of the same field names share a class, which finds `row.field` as fast as a named tuple does.
 """
 
@@ -17,15 +17,17 @@ _MAX_CLASSES: Final = 1024
 
 
 class _TupleMethod:
-    """A method of tuples, in rows that have no field of its name."""
+    """A method of tuples, in rows of bare values; in others a field, or none as any other name: a
+    method would be taken for the value of a field that some records lack.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._method = getattr(tuple, name)
 
     def __get__(self, row: Any, kind: type) -> Any:
-        if row is not None and self._name in row._fields:
-            return tuple.__getitem__(row, row._fields.index(self._name))
+        if row is not None and row._fields:
+            return row.__getattr__(self._name)
         return self._method.__get__(row, kind)
 
 

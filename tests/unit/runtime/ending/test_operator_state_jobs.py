@@ -1,4 +1,4 @@
-"""Rules reach every subtask and come back with every checkpoint; a union is whole or not stored."""
+"""Rules reach every subtask and come back with every checkpoint."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, MutableMapping
@@ -8,13 +8,9 @@ import pytest
 
 from tests.support.pipelines import Outside, Portions, run
 from tests.support.pressure import checkpoints
-from tests.unit.runtime.ending.jobs import long, operator, run_for, run_until, settings, uneven
-from tidelog import Checkpoint, CheckpointConfig, Job, UnalignedConfig
-from tidelog.checkpoint.finished import fully_finished, partially_finished
-from tidelog.checkpoint.manifest import decode_entry
-from tidelog.errors import CheckpointFailedError
-from tidelog.runtime.channels.messages import Batch
-from tidelog.runtime.operators.operator import Operator, OperatorContext
+from tests.unit.runtime.ending.jobs import long, operator, run_for, settings
+from tidelog import Job, UnalignedConfig
+from tidelog.checkpoint.finished import fully_finished
 from tidelog.storage.memory import MemoryStore
 
 RULES = [(f"w{n}", 10 * n) for n in range(5)]
@@ -84,57 +80,3 @@ def test_what_a_rule_changes_within_a_value_is_in_every_checkpoint() -> None:
         run_for(job(sink), objects, 2.5)
     run(job(sink), objects, settings(), seed=9)
     assert max(count for _, count in sink.records) == len(RULES)
-
-
-class Remembering(Operator):
-    """Holds in a union state what its subtask has seen."""
-
-    def open(self, context: OperatorContext) -> None:
-        self._seen = context.operator_states.union(context.operator, "seen")
-
-    def process(self, batch: Batch) -> Iterable[Batch]:
-        self._seen.update([*self._seen, *batch.records])
-        return (batch,)
-
-
-def remembering(sink: Outside) -> Job:
-    job = Job("remembering")
-    stream = job.source(uneven(4), name="left")._then("remember", Remembering)
-    stream.key_by(lambda w: w).count().sink(sink)
-    return job
-
-
-def test_checkpoints_fail_while_a_union_has_lost_a_part_and_succeed_when_all_have_ended() -> None:
-    sink, objects = Outside(), MemoryStore()
-    schedule = CheckpointConfig(interval=1.0, timeout=60.0, tolerable_failures=10_000)
-    one_by_one = settings(parallelism=2, checkpoint=schedule, finish_once=True)
-    run(remembering(sink), objects, one_by_one)
-    taken = [operator(checkpoint, "left") for checkpoint in checkpoints(objects)]
-    assert not any(map(partially_finished, taken))
-    assert fully_finished(taken[-1]) and len(taken) > 1
-    assert dict(sink.records) == Counter(uneven(4).records)
-    with pytest.raises(CheckpointFailedError, match=r"union state 'seen' of operator 'remember'"):
-        impatient = CheckpointConfig(interval=1.0, timeout=60.0, tolerable_failures=1)
-        chosen = settings(parallelism=2, checkpoint=impatient, finish_once=True)
-        run(remembering(Outside()), MemoryStore(), chosen)
-
-
-def seen_by(objects: MemoryStore) -> list[Counter[bytes]]:
-    """The union state of each subtask in the newest checkpoint of the newest generation."""
-    names = sorted(name for name in objects._objects if name.startswith("checkpoints/"))
-    newest = decode_entry(objects._objects[names[-1]], names[-1]) if names else None
-    if not isinstance(newest, Checkpoint):
-        return []
-    subtasks = operator(newest, "left").subtasks
-    return [Counter(e for p in s.operator_state for e in p.entries) for s in subtasks]
-
-
-def test_a_union_comes_back_whole_in_every_subtask() -> None:
-    sink, objects = Outside(), MemoryStore()
-    run_until(remembering(sink), objects, lambda _: any(seen_by(objects)), settings(parallelism=2))
-    held = sum(seen_by(objects), Counter())
-    more = settings(parallelism=3)
-    run_until(remembering(sink), objects, lambda _: len(seen_by(objects)) == 3, more)
-    restored = seen_by(objects)
-    assert len(restored) == 3 and held
-    assert all(held <= entries for entries in restored)

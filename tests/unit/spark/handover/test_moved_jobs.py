@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.pipelines import Outside, acted_on, copy, effects, run, word_count, words
+from tests.support.pipelines import Outside, acted_on, config, copy, effects, run, word_count, words
 from tidelog import ConfigError, Job, JobRunner, RestoreError, RestoreFrom, Savepoint, Sink
 from tidelog.errors import UserFunctionError
 from tidelog.runtime.sink import SinkContext, SinkWriter
@@ -149,3 +149,24 @@ def test_a_query_that_has_not_begun_is_not_started_without_its_savepoint(
     assert later.savepoint is None
     shutil.rmtree(store.url.removeprefix("file://"))
     assert moved(job, store) == later
+
+
+def test_a_job_that_has_ended_is_moved_with_its_state_before_the_end(store: LocalStore) -> None:
+    sink = Outside()
+    job = word_count(SOURCE, sink)
+    run(job, store)
+    savepoint = moved(job, store, "latest").savepoint
+    assert savepoint is not None and savepoint.has_ended
+    assert not savepoint.checkpoint.final
+    rows = [row for batch in savepoint.batches("aggregate", "key") for row in batch.to_pylist()]
+    assert len(rows) == len(dict(sink.records)), "a row for each word"
+    with pytest.raises(RestoreError, match="moved to the Spark checkpoint"):
+        run(job, store)
+
+
+def test_a_job_that_is_complete_for_good_is_not_moved(store: LocalStore) -> None:
+    job = word_count(SOURCE, Outside())
+    run(job, store, config(finish_once=True))
+    with pytest.raises(RestoreError, match=r"without the state before the end.*--finish-once"):
+        moved(job, store, "latest")
+    run(job, store, config(finish_once=True))

@@ -15,7 +15,12 @@ from tidelog import IterableSource, Job, JsonLinesSource, StdoutSink
 from tidelog.errors import CorruptObjectError, StorageError
 from tidelog.runtime.source import Source
 from tidelog.spark.checkpoint.commits import Offsets
-from tidelog.spark.handover.sources import SourceDescription, described_sources, read_splits
+from tidelog.spark.handover.sources import (
+    SourceDescription,
+    described_sources,
+    offset_at,
+    read_splits,
+)
 from tidelog.storage.local import LocalStore
 
 NEW_LINES = b'{"n": 3}\n'
@@ -115,7 +120,11 @@ def test_a_damaged_log_of_sparks_is_an_error(tmp_path: Path) -> None:
         splits(tmp_path, description, Offsets({}, {0: 0}), {})
 
 
-def test_sources_that_spark_cannot_read_have_no_description() -> None:
-    job = Job("described")
-    job.source(IterableSource([1])).sink(StdoutSink())
-    assert described_sources(job, 128).sources == ()
+def test_the_way_back_of_a_source_of_ones_own_is_what_its_offset_has(tmp_path: Path) -> None:
+    description = described(IterableSource([1, 2]))
+    assert description.types == ("IterableSource",)
+    stored = {"records": msgspec.msgpack.encode([False, 2])}
+    offsets = Offsets({}, {}, ({"t": {"0": 5}}, offset_at("source", stored)))
+    assert splits(tmp_path, description, offsets, {}) == {"records": [False, 2]}
+    with pytest.raises(CorruptObjectError, match="no positions of source 'source'"):
+        splits(tmp_path, description, Offsets({}, {}), {})

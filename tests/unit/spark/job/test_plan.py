@@ -2,14 +2,13 @@
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from tidelog import (
     CsvSource,
     FileSink,
-    IterableSource,
     Job,
     JsonLinesSource,
     KafkaSource,
@@ -19,7 +18,7 @@ from tidelog import (
 )
 from tidelog.errors import ConfigError
 from tidelog.spark.job.plan import JobPlan
-from tidelog.spark.job.sources import FileReader, MessageReader, SourceOptions, source_frame
+from tidelog.spark.job.sources import FileReader, MessageReader
 
 Ended = Callable[[Stream], Any]
 
@@ -60,14 +59,6 @@ def test_what_has_no_equivalent_is_refused_with_another_way(
         planned(build)
     assert what in str(refusal.value)
     assert action in str(refusal.value)
-
-
-def test_a_source_of_this_process_is_refused() -> None:
-    job = Job("job")
-    job.source(IterableSource([1, 2])).sink(FileSink("out"))
-    (node,) = JobPlan(job).sources
-    with pytest.raises(ConfigError, match="source 'source', a IterableSource on Spark"):
-        source_frame(cast(Any, None), node, SourceOptions(), {})
 
 
 def test_an_operator_that_the_job_has_not_is_refused_with_those_it_has() -> None:

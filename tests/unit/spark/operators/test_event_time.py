@@ -24,6 +24,8 @@ from tidelog import (
     Tumbling,
 )
 from tidelog.spark.job.sources import FileReader
+from tidelog.spark.operators.input_times import latest_times
+from tidelog.spark.operators.layout import state_name
 from tidelog.storage.memory import MemoryStore
 
 LATE = OutputTag("late")
@@ -192,6 +194,48 @@ def test_windows_after_another_operator_are_those_of_the_embedded_job(
     expected = without_end(embedded(job, tmp_path, {"a": [*source, END, last]}))
     assert without_end(emitted(simulation)) == expected
     assert expected["sums"].total() > 5
+
+
+def test_event_time_of_partitions_goes_over_and_comes_back(tmp_path: Path) -> None:
+    """What a partition has read before it moves holds event time on both ways."""
+    job = windows(tmp_path, max_delay_ms="1s")
+    read_to = {"a": START_MS + 90_000, "b": START_MS + 30_000}
+    simulation = Simulation(job, partitions={"source": read_to})
+    simulation.batch(source={"a": records([{"k": "x", "t": START_MS + 95_000, "n": 1}])})
+    values = simulation.handles["counts"].states[state_name("counts")].of_key.values()
+    assert {value[0] for value in values} == {START_MS + 30_000 - 1_001}
+    assert all(
+        latest_times(value[-1]) == {"source": {**read_to, "a": START_MS + 95_000}}
+        for value in values
+    )
+
+
+def test_a_split_that_ends_holds_event_time_no_longer_and_moves_it_only_as_the_last(
+    tmp_path: Path,
+) -> None:
+    splits = {"a": None, "b": None, "c": None}
+    simulation = Simulation(windows(tmp_path), partitions={"source": splits})
+
+    def watermark() -> int | None:
+        values = simulation.handles["counts"].states[state_name("counts")].of_key.values()
+        (watermark,) = {value[0] for value in values}
+        return None if watermark is None else watermark + 1 - START_MS
+
+    def at(*times: int) -> list[list[Row]]:
+        return records([{"k": "x", "t": START_MS + time, "n": 1} for time in times])
+
+    simulation.batch(source={"a": at(50_000), "b": at(20_000)})
+    assert watermark() is None, "c has not begun"
+    simulation.ended = {"c"}
+    simulation.batch(source={"c": [[]]})
+    assert watermark() == 20_000, "c has ended without a record"
+    simulation.ended = {"a"}
+    simulation.batch(source={"a": at(90_000)})
+    assert watermark() == 20_000, "b goes on"
+    simulation.ended = {"b"}
+    simulation.batch(source={"b": at(30_000)})
+    assert watermark() == 30_000
+    assert not simulation.late
 
 
 def test_a_batch_that_is_repeated_gives_the_same(tmp_path: Path) -> None:

@@ -1,16 +1,20 @@
 """The functions of a query's executors give what an embedded job gives, whatever the batches."""
 
+import random
+from collections import Counter
 from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from msgspec import json
 
 from tests.spark.job import jobs
 from tests.support.pipelines import run
 from tests.unit.spark.operators.simulated import Simulation
-from tidelog import FileSink, Job, JsonLinesSource, Row
+from tidelog import FileSink, Job, JobConfig, JsonLinesSource, Row
+from tidelog.spark.job.sources import FileReader
 from tidelog.storage.memory import MemoryStore
 
 
@@ -50,6 +54,24 @@ def test_a_query_gives_what_the_embedded_job_gives(
         expected = jobs.lines_of(tmp_path / "out" / name)
         assert expected, name
         assert jobs.compared(found, name) == jobs.compared(expected, name), name
+
+
+def test_what_is_late_in_a_file_is_late_for_every_window_of_a_query(tmp_path: Path) -> None:
+    (rows,) = jobs.batches(records=11_000, parts=1)
+    draw = random.Random(3)
+    for row in draw.sample(rows[8_000:-1], 300):
+        row["t"] -= draw.randrange(60_000)
+    file = tmp_path / "source" / "rows.json"
+    file.parent.mkdir()
+    file.write_bytes(b"\n".join(map(json.encode, rows)))
+    run(jobs.windows(tmp_path, tmp_path / "out"), MemoryStore(), JobConfig(parallelism=1))
+    simulation = Simulation(jobs.windows(tmp_path, tmp_path / "none"))
+    reader = FileReader(JsonLinesSource(file.parent), {})
+    uris = pa.RecordBatch.from_pydict({"path": [file.as_uri()]})
+    simulation.batch(source={"rows": [records for _, records in reader.read(uris)]})
+    for name, found in outputs(simulation).items():
+        assert Counter(found) == Counter(jobs.lines_of(tmp_path / "out" / name)), name
+        assert simulation.late[name] > 3, name
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.__name__)

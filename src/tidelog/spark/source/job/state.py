@@ -22,7 +22,13 @@ import pyarrow.compute as pc
 from tidelog.catalog.inventory import find_checkpoint, read_slots
 from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.changelog.columns import MAX_PAYLOAD_BYTES
-from tidelog.checkpoint.manifest import Checkpoint, OperatorState, StateInfo, SubtaskState
+from tidelog.checkpoint.manifest import (
+    Checkpoint,
+    OperatorState,
+    StateInfo,
+    SubtaskState,
+    subtasks_of,
+)
 from tidelog.checkpoint.sizes import layer_bytes
 from tidelog.errors import ConfigError, ObjectNotFoundError
 from tidelog.ids import Slot
@@ -140,7 +146,10 @@ async def plan(store: ObjectStore, request: ReadRequest) -> Sequence[ReadPart]:
     """A part per subtask that may have rows wanted; raises as `chosen`."""
     accepts, parts = request.options.filter.accepts, []
     for checkpoint in await chosen(store, request):
-        for operator, state in checkpoint.subtasks():
+        operators = checkpoint.operators
+        if request.options.before_end and checkpoint.before_end:
+            operators = checkpoint.before_end
+        for operator, state in subtasks_of(operators):
             wanted = accepts(operator=operator.id, subtask=state.index)
             if wanted and any(_spans(request, state)):
                 parts.append(StatePart(checkpoint.slot, operator, state))
