@@ -118,6 +118,7 @@ from .storage.config import S3Config as S3Config
 from .storage.config import StorageConfig as StorageConfig
 from .storage.open import open_store as open_store
 from .storage.port import ObjectInfo as ObjectInfo
+from .storage.port import ObjectPart as ObjectPart
 from .storage.port import ObjectStore as ObjectStore
 from .storage.retry_policy import RetryPolicy as RetryPolicy
 from .table.rocksdb_options import RocksDBConfig as RocksDBConfig

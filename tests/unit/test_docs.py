@@ -45,7 +45,6 @@ OF_THE_LIBRARY = {
     *("Session.aggregate", "Session.records", "WindowedStream.__init__", "_Spans.aggregate"),
     *(
         "ObjectStore.apart",
-        "ObjectStore.get_parts",
         "_Spans.records",
         "_Spans.span",
         "open.open_store",

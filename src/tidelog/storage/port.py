@@ -72,7 +72,7 @@ class ObjectInfo(msgspec.Struct, frozen=True):
 
 
 class ObjectPart(NamedTuple):
-    """Bytes of an object, which has them all."""
+    """`length` bytes of the object `name` from `start` on; the object must have all of them."""
 
     name: str
     start: int
