@@ -8,13 +8,13 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Final
 
 from tidelog.checkpoint.config import CheckpointConfig
-from tidelog.effects import Effects
+from tidelog.effects import Effects, ThreadOffload
 from tidelog.library.event_loop import EventLoop
 from tidelog.runtime.checkpoints.completed import CheckpointMetrics
 from tidelog.runtime.config import JobConfig
@@ -41,6 +41,8 @@ from tidelog_bench.experiment import Trial
 from tidelog_bench.store import LatencyProfile, ModelledStore
 
 _LOOK_S: Final = 0.02
+_STORE_THREADS: Final = 16
+"""A library for a store has threads of its own."""
 _MARKS: Final = (BUFFER, 8_192, 65_536)
 """The records whose moments are figures."""
 
@@ -188,9 +190,10 @@ def restart(trial: Trial, store: Path, work: Path, started: float) -> Measured:
 
 
 def _link_to(store: Path, trial: Trial, effects: Effects) -> ModelledStore:
-    """The store over the link of the trial, on a loop of its own."""
-    profile = trial.read(LatencyProfile)
-    return ModelledStore(LocalStore(store, effects), CLOCK, profile, own_loop=True)
+    """The store over the link of the trial, on a loop and with threads of its own."""
+    profile, threads = trial.read(LatencyProfile), ThreadOffload(_STORE_THREADS)
+    local = LocalStore(store, replace(effects, offload=threads))
+    return ModelledStore(local, CLOCK, profile, own_loop=True)
 
 
 def _config(restart: Restart, work: Path) -> JobConfig:

@@ -87,7 +87,7 @@ class LocalStore(PlainStore):
         return await super().get_parts(parts)  # which says what is absent
 
     def _read_parts(self, parts: Sequence[ObjectPart]) -> Sequence[bytes]:
-        return [local_files.read(self._path(name), start, size) for name, start, size in parts]
+        return [local_files.read_part(self._path(name), start, size) for name, start, size in parts]
 
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
         folder = prefix.rpartition("/")[0]

@@ -98,8 +98,10 @@ class ObstoreStore(PlainStore):
         for part in parts:
             objects[part.name].append(part)
         answers = await together([self._parts_of_one(*item) for item in objects.items()])
-        data = {part: content for answer in answers for part, content in answer.items()}
-        return [data[part] for part in parts]
+        contents: dict[ObjectPart, bytes] = {}
+        for answer in answers:
+            contents |= answer
+        return [contents[part] for part in parts]
 
     async def _parts_of_one(
         self, name: str, parts: Sequence[ObjectPart]

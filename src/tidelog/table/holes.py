@@ -1,15 +1,17 @@
 """Holes in the files of a table: what RocksDB says of them, and the placeholders that have them.
 
-A placeholder is a sparse file of the right size, whose holes are zeros. RocksDB finds that a block
-of zeros has not its checksum, and that a file without a footer is no table.
+A placeholder is a file of zeros that has the right size. RocksDB finds that a block of zeros has
+not its checksum, and that a file without a footer is no table.
 
 Invariant: what is written to a placeholder is what the file has there, and is never changed.
 """
 
+import ctypes
+import errno
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -43,6 +45,13 @@ class Hole(NamedTuple):
 
 ANYWHERE: Final = Hole("", None, 0)
 """A hole of which RocksDB does not say in known words where it is: in any file of the table."""
+
+
+class FilePart(NamedTuple):
+    """Bytes of a file, and where they are."""
+
+    offset: int
+    data: bytes | memoryview
 
 
 class Gaps(NamedTuple):
@@ -96,28 +105,41 @@ def check_room(directory: Path, size: int) -> None:
 
 
 def make_placeholder(path: Path, size: int) -> None:
-    """A file of this size that takes no room."""
+    """A file of this size; where the file system can do it, it has its room on the disk.
+
+    So what arrives fits, whatever else fills the disk meanwhile. And a file system in memory ends
+    the process (SIGBUS) that looks through a mapping at a hole for which it has no page.
+    """
     with failures(path.parent), path.open("xb") as file:
         file.truncate(size)
+        # Not Python's own call, which writes to each block where the file system cannot do it.
+        fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
+        if fallocate is None or not size:
+            return
+        failed = fallocate(file.fileno(), 0, ctypes.c_int64(0), ctypes.c_int64(size))
+        if failed and (number := ctypes.get_errno()) == errno.ENOSPC:
+            raise OSError(number, os.strerror(number), str(path))
 
 
-def write_part(path: Path, offset: int, data: bytes) -> None:
-    """Write a part of a placeholder; what was there already stays the same, as files never change.
-
-    The end of a part comes last: RocksDB opens a file only with a footer, and then reads what the
-    footer names.
+def write_parts(path: Path, parts: Iterable[FilePart]) -> None:
+    """Write parts of a placeholder, one after the other; what was there already stays the same, as
+    files never change.
     """
-    body = max(0, len(data) - FOOTER_BYTES)
     with failures(path.parent):
         file = os.open(path, os.O_WRONLY)
         try:
-            _write(file, offset, memoryview(data)[:body])
-            _write(file, offset + body, memoryview(data)[body:])
+            for part in parts:
+                written = 0
+                while written < len(part.data):
+                    left = memoryview(part.data)[written:]
+                    written += os.pwrite(file, left, part.offset + written)
         finally:
             os.close(file)
 
 
-def _write(file: int, offset: int, data: memoryview) -> None:
-    while data:
-        written = os.pwrite(file, data, offset)
-        data, offset = data[written:], offset + written
+def footer_last(offset: int, data: bytes) -> list[FilePart]:
+    """The end of a file, as it is written: RocksDB opens a file only with a footer, and then reads
+    what the footer names.
+    """
+    body, view = max(0, len(data) - FOOTER_BYTES), memoryview(data)
+    return [FilePart(offset, view[:body]), FilePart(offset + body, view[body:])]

@@ -146,7 +146,7 @@ def _refuse(path: Path, text: str) -> None:
     try:
         parser.read_string(text)
     except configparser.Error as cause:
-        raise _not_taken(path, str(cause)) from cause
+        raise _not_taken(path, str(cause).partition("\n")[0]) from cause
     for section in parser.sections():
         for name, value in parser[section].items():
             safe = _REFUSED.get(name)

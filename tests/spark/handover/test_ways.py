@@ -163,8 +163,8 @@ def test_a_source_of_ones_own_goes_on_in_spark_and_back(
     held.unlink()
     grow(2)
     query(f"{store}@halt")
-    assert place.committed()[:2] == [0, 1], "the batch that failed, as it was, and what came later"
     query()
+    assert place.committed()[:2] == [0, 1], "the batch that failed, as it was, and what came later"
     returned = command("spark", "savepoint", place.checkpoint, "--to", f"{store}@back")
     assert returned.exit_code == 0, returned.output
     grow(3)

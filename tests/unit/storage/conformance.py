@@ -11,7 +11,7 @@ import pytest
 
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, ObjectExistsError, ObjectNotFoundError, TidelogError
-from tidelog.storage.port import ObjectStore
+from tidelog.storage.port import ObjectPart, ObjectStore
 
 Opener = Callable[[], ObjectStore]
 """Opens one more connection to the same store, empty at the start of the test."""
@@ -108,6 +108,22 @@ class StoreConformance:
                 assert await store.get("name", start, end - start) == data[start:end]
             for start in (0, 3, 10):
                 assert await store.get("name", start) == data[start:]
+
+    async def test_parts_come_back_in_the_order_in_which_they_were_asked_for(
+        self, opener: Opener
+    ) -> None:
+        async with opened(opener) as store:
+            await store.put("dir/a", b"0123456789")
+            await store.put("b", b"abcdef")
+            parts = [
+                ObjectPart(*part)
+                for part in (("b", 2, 3), ("dir/a", 8, 2), ("b", 0, 1), ("dir/a", 0, 4))
+            ]
+            for count in range(1, len(parts) + 1):
+                contents = await store.get_parts(parts[:count])
+                assert list(contents) == [b"cde", b"89", b"a", b"0123"][:count]
+            with pytest.raises(ObjectNotFoundError, match="absent"):
+                await store.get_parts([*parts, ObjectPart("absent", 0, 1)])
 
     async def test_a_missing_object_is_named(self, opener: Opener) -> None:
         async with opened(opener) as store:

@@ -19,7 +19,7 @@ from tidelog.errors import (
 from tidelog.storage import retry
 from tidelog.storage.errors import access_denied
 from tidelog.storage.memory import MemoryStore
-from tidelog.storage.port import create_once
+from tidelog.storage.port import ObjectPart, create_once
 from tidelog.storage.retry import RetryingStore
 from tidelog.storage.retry_policy import RetryPolicy
 
@@ -80,6 +80,16 @@ async def test_a_single_fault_at_any_call_is_invisible(
         assert counters.attempts == counters.calls + counters.retries + counters.hedges
         assert counters.failures == 0
         assert rig.asked[each] == counters.attempts
+
+
+async def test_parts_that_are_asked_for_together_count_one_by_one() -> None:
+    rig = Rig(replace(FAULTS["refused"], operation="get"))
+    await rig.inner.put("tables/a", b"0123456789")
+    parts = [ObjectPart("tables/a", start, 2) for start in (0, 2, 8)]
+    assert list(await rig.store.get_parts(parts)) == [b"01", b"23", b"89"]
+    counters = rig.store.request_metrics.get
+    assert (counters.calls, counters.retries, counters.attempts) == (3, 3, 6)
+    assert rig.store.request_metrics.bytes_read == 6
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tidelog.errors import CorruptObjectError
 from tidelog.table.failures import corrupt
-from tidelog.table.holes import ANYWHERE, Hole, make_placeholder, write_part
+from tidelog.table.holes import ANYWHERE, Hole, footer_last, make_placeholder, write_parts
 from tidelog.table.hydrating import HydratingTable
 from tidelog.table.rocksdb import SNAPSHOT_NAME
 from tidelog.table.rocksdb_factory import RocksTableFactory
@@ -32,10 +32,12 @@ class LocalHoles:
             data = (self.source / hole.file).read_bytes()
             if hole.offset is None:
                 start = tail_start(data, len(data)) or 0
-                write_part(self.directory / hole.file, start, data[start:])
+                write_parts(self.directory / hole.file, footer_last(start, data[start:]))
             else:
                 end = hole.offset + max(hole.length, ahead)
-                write_part(self.directory / hole.file, hole.offset, data[hole.offset : end])
+                write_parts(
+                    self.directory / hole.file, footer_last(hole.offset, data[hole.offset : end])
+                )
 
     def damage(self, hole: Hole, problem: str) -> CorruptObjectError | None:
         return (
@@ -46,7 +48,7 @@ class LocalHoles:
 
     def fill_all(self) -> None:
         for path in self.source.glob("*.sst"):
-            write_part(self.directory / path.name, 0, path.read_bytes())
+            write_parts(self.directory / path.name, footer_last(0, path.read_bytes()))
             self.whole.add(path.name)
 
 

@@ -25,7 +25,7 @@ from tests.unit.table.conformance import (
 from tests.unit.table.served import LocalHoles, ServingFactory
 from tests.unit.table.test_model import TableMachine
 from tidelog.errors import CorruptObjectError
-from tidelog.table.holes import ANYWHERE, Hole, hole_of
+from tidelog.table.holes import ANYWHERE, Hole, hole_of, make_placeholder
 from tidelog.table.hydrating import LEVEL0_GROWTH, HydratingTable
 from tidelog.table.port import Freeze, TableFile
 from tidelog.table.rocksdb import RocksTable
@@ -118,6 +118,15 @@ def test_the_error_of_a_missing_footer_names_the_file(
 def test_any_other_error_tells_of_no_hole() -> None:
     assert hole_of(Exception("IO error: No space left on device: 000004.sst")) is None
     assert hole_of(Exception("DB instance already closed")) is None
+
+
+def test_a_placeholder_has_its_room_on_the_disk(tmp_path: Path) -> None:
+    """So that a disk which others fill refuses nothing later, and none in memory kills readers."""
+    path = tmp_path / "1.sst"
+    make_placeholder(path, 1 << 20)
+    assert path.stat().st_blocks * 512 >= path.stat().st_size == 1 << 20
+    make_placeholder(tmp_path / "2.sst", 0)
+    assert (tmp_path / "2.sst").stat().st_size == 0
 
 
 def test_a_hole_in_other_words_may_be_anywhere() -> None:

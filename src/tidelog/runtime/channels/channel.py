@@ -204,6 +204,11 @@ class Channel:
                     return copy_of(message)
         return message
 
+    def widen(self, buffers: int) -> None:
+        """From now on there is room for so many more buffers here, or fewer."""
+        self._room += buffers
+        self._move()
+
     def recover(self, messages: Iterable[InFlightData]) -> None:
         """Put restored in-flight data into the empty input; it takes what room it needs."""
         for message in messages:

@@ -48,6 +48,11 @@ class Gate:
         """The buffers of keyed records that wait in all channels."""
         return list(chain.from_iterable(map(attrgetter("keyed_batches"), self.channels)))
 
+    def widen(self, buffers: int) -> None:
+        """From now on there is room for so many more buffers in each channel, or fewer."""
+        for channel in self.channels:
+            channel.widen(buffers)
+
     def deliver_while(self, output_available: Callable[[], bool]) -> None:
         """Deliver records only while this is true; call `wake` when it became true."""
         self._output_available = output_available

@@ -6,10 +6,17 @@ its rows is not known waits as it is read.
 
 import asyncio
 from itertools import filterfalse
+from typing import Final
 
 from tidelog.runtime.channels.gate import Gate
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.tasks.task_checkpoints import TaskParts
+
+_LOOK_S: Final = 0.01
+"""So often, at least, a task that waits looks for buffers that have come meanwhile."""
+
+_BUFFERS: Final = 3
+"""Buffers that there is room for: the rows of all that wait are fetched side by side."""
 
 
 class RowFetches:
@@ -17,6 +24,8 @@ class RowFetches:
 
     def __init__(self, parts: TaskParts, gate: Gate) -> None:
         self._parts, self._gate = parts, gate
+        self._ahead = max(0, _BUFFERS // len(gate.channels) - 1)
+        gate.widen(self._ahead)
         self._backend = parts.backend
         assert parts.backend.hydration is not None
         self._hydration = parts.backend.hydration
@@ -30,16 +39,24 @@ class RowFetches:
         None: the table is whole, and nothing more is to be fetched. Raises what reads raise.
         """
         if self._hydration.is_whole:
+            self._gate.widen(-self._ahead)
             return None
         if isinstance(batch, KeyedBatch):
-            for upcoming in (batch, *self._gate.waiting_batches()):
-                if id(upcoming) not in self._begun:
-                    task = self._hydration.begin(self._fetch(upcoming))
-                    self._begun[id(upcoming)] = upcoming, task
-            _, task = self._begun.pop(id(batch))
+            task = self._fetched(batch)
             with self._parts.output.work.waiting():
+                while not task.done():
+                    for upcoming in self._gate.waiting_batches():
+                        self._fetched(upcoming)
+                    await asyncio.wait([task], timeout=_LOOK_S)
                 await asyncio.shield(task)  # others may wait for the same parts
+            del self._begun[id(batch)]
         return self
+
+    def _fetched(self, batch: KeyedBatch) -> "asyncio.Task[None]":
+        """The fetch for a buffer, which begins with the first call."""
+        if id(batch) not in self._begun:
+            self._begun[id(batch)] = batch, self._hydration.begin(self._fetch(batch))
+        return self._begun[id(batch)][1]
 
     async def _fetch(self, batch: KeyedBatch) -> None:
         """Fetch the rows that the operator names, or those that its states tell."""

@@ -209,12 +209,14 @@ class SendingChannel(Channel):
 class ReceivingChannel(Channel):
     """The consumer's end of a channel from another worker: it has the input."""
 
-    __slots__ = ("_address", "_link")
+    __slots__ = ("_address", "_link", "_withheld")
 
     def __init__(self, consumer: Consumer, address: ChannelAddress, link: Link) -> None:
         super().__init__(consumer, address.number, 0, BufferPool(0, 0, 0))
         self._address = tuple(address)
         self._link = link
+        self._withheld = 0
+        """Buffers for which there is no room any more once they are taken."""
 
     def receive(self, message: Message) -> None:
         self._arrive(message)
@@ -223,8 +225,19 @@ class ReceivingChannel(Channel):
         restored = self.recovered > 0
         message = super().take()
         if isinstance(message, Batch) and not restored:
-            self._link.send((self._address, None))
+            self._give_room()
         return message
+
+    def widen(self, buffers: int) -> None:
+        self._withheld -= min(0, buffers)
+        for _ in range(buffers):
+            self._give_room()
+
+    def _give_room(self) -> None:
+        if self._withheld:
+            self._withheld -= 1
+        else:
+            self._link.send((self._address, None))
 
 
 class _Nobody:

@@ -5,7 +5,7 @@ a mark, of which each key group of the branch gets the same. Spark knows nothing
 it drops nothing, and any operator may follow any other one.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -49,8 +49,11 @@ _INITIAL_BYTES: Final = 256 << 10
 class SourceReader(Protocol):
     """Makes records of what Spark has of a source; travels to executors."""
 
-    ends_splits: bool
-    """A split is in one batch alone."""
+    @property
+    def ended(self) -> Collection[str] | None:
+        """The splits of which no more will come, as of what was read; None: none has more, each is
+        in one batch alone.
+        """
 
     def read(self, batch: pa.RecordBatch) -> Iterator[tuple[str, list[Any]]]:
         """Splits and records of theirs."""
@@ -89,7 +92,7 @@ class SourcePass:
                     current = split
                 yield from stage.read(records)
         yield from stage.flush()
-        yield from stage.marks(has_ended=self._reader.ends_splits)
+        yield from stage.marks(self._reader.ended)
 
 
 class Frames:

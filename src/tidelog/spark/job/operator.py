@@ -63,7 +63,7 @@ def _source(df: "DataFrame | Mapping[str, DataFrame]", name: str) -> SourceFrame
 class RowReader:
     """Makes records of the rows of any data frame."""
 
-    ends_splits = True
+    ended = None
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._columns = columns

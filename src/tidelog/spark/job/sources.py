@@ -74,10 +74,9 @@ def source_frame(
     if isinstance(source, KafkaSource):
         return _topics(spark, source, options, positions)
     assert source is not None
-    offset = offset_of(directory.offsets(), node.id)
-    if offset is None and splits:
-        offset = offset_at(node.id, splits)
-    return own_frame(spark, OwnSource(node.id, source, options.records_per_batch), offset)
+    begin = offset_at(node.id, splits) if splits else None
+    offset = offset_of(directory.offsets(), node.id) or begin
+    return own_frame(spark, OwnSource(node.id, source, options.records_per_batch), begin, offset)
 
 
 def _files(
@@ -98,7 +97,7 @@ def _files(
 class FileReader:
     """Reads files as the embedded source does, each one whole: it is complete when it appears."""
 
-    ends_splits = True
+    ended = None
 
     def __init__(self, source: InputFiles, positions: Positions) -> None:
         self._source = copy.copy(source)
@@ -256,7 +255,7 @@ class _Message:
 class MessageReader:
     """Makes records of messages as the embedded source does."""
 
-    ends_splits = False
+    ended = ()
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder

@@ -86,7 +86,6 @@ class ReadAhead:
             for name in names.intersection(ended):
                 split = self._splits[name]
                 split.is_ended = not own.source.has_more(name, split.position)
-        self.begin = self.offset()
 
     def latest(self) -> dict[str, Any]:
         """Read on what is there; the offset after it."""
@@ -155,10 +154,12 @@ class Range(NamedTuple):
 def ranges(own: OwnSource, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Range]:
     """What lies between two offsets."""
     encoding = own.encoding()
-    new = b64encode(encoding.encode([False, own.source.new_split_position])).decode()
+    # Splits that are there from the beginning begin at their start.
+    first = own.source.new_split_position if start[SPLITS] is not None else None
+    new, begun = b64encode(encoding.encode([False, first])).decode(), start[SPLITS] or {}
     parts: list[Range] = []
     for split, (data, records) in end[SPLITS].items():
-        start_data, start_records = start[SPLITS].get(split, (new, 0))
+        start_data, start_records = begun.get(split, (new, 0))
         was_ended, is_ended = (
             bool(encoding.decode(b64decode(text))[0]) for text in (start_data, data)
         )
@@ -171,9 +172,8 @@ def ranges(own: OwnSource, start: Mapping[str, Any], end: Mapping[str, Any]) -> 
 class RangeReader:
     """Reads ranges as the embedded source does; each is a task of its own."""
 
-    ends_splits = False
-
     def __init__(self, own: OwnSource, clock: Clock | None = None) -> None:
+        self.ended: list[str] = []
         self._own = own
         self._clock = clock
 
@@ -182,7 +182,7 @@ class RangeReader:
         encoding, clock = self._own.encoding(), self._clock or SystemClock()
         for row in batch.to_pylist():
             split, count = row["split"], row["records"]
-            self.ends_splits = row["ended"]
+            self.ended += [split] if row["ended"] else []
             position = encoding.decode(row["position"])[1]
             with user_code(self._own.name):
                 reader = self._own.source.open(split, position)
@@ -217,9 +217,13 @@ def _exactly(count: int, reader: SplitReader, clock: Clock, what: str) -> Iterat
 
 
 def own_frame(
-    spark: "SparkSession", own: OwnSource, offset: Mapping[str, Any] | None
+    spark: "SparkSession",
+    own: OwnSource,
+    begin: Mapping[str, Any] | None,
+    offset: Mapping[str, Any] | None,
 ) -> SourceFrame:
-    """A source as a stream that goes on at an offset; None: from its start.
+    """A source as a stream that goes on at an offset; `begin` is where the query has begun, which
+    Spark asks for again until the first batch is committed. None: at the start of the source.
 
     Raises ConfigError for a source that Spark cannot read, and RestoreError for one that cannot go
     on there.
@@ -251,7 +255,7 @@ def own_frame(
             source.close()
         else:
             splits = _checked(own, offset)
-    kind = _data_source(own, offset)
+    kind = _data_source(own, begin, offset)
     spark.dataSource.register(kind)
     frame = spark.readStream.format(kind.name()).load()
     return SourceFrame(frame, RangeReader(own), splits)
@@ -270,7 +274,9 @@ def _checked(own: OwnSource, offset: Mapping[str, Any]) -> dict[str, int | None]
     return splits
 
 
-def _data_source(own: OwnSource, offset: Mapping[str, Any] | None) -> type["DataSource"]:
+def _data_source(
+    own: OwnSource, begin: Mapping[str, Any] | None, offset: Mapping[str, Any] | None
+) -> type["DataSource"]:
     """A data source of PySpark for one source of a job."""
     from pyspark.sql.datasource import (  # noqa: PLC0415  (heavy)
         DataSource,
@@ -284,7 +290,7 @@ def _data_source(own: OwnSource, offset: Mapping[str, Any] | None) -> type["Data
             self._committed: dict[str, bytes] = {}
 
         def initialOffset(self) -> dict[str, Any]:
-            return self._planner().begin
+            return {SOURCE: own.name, SPLITS: None} if begin is None else dict(begin)
 
         def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # as in Spark 4.1
             return self._planner().latest()

@@ -35,8 +35,8 @@ class Mark(msgspec.Struct, frozen=True, array_like=True):
     input: str
     watermarks: dict[str, int]
     """By split, of those with records in this task."""
-    has_ended: bool = False
-    """The splits end with this batch."""
+    ended: tuple[str, ...] = ()
+    """Splits that end with this batch."""
     is_idle: bool = False
     """What comes before the input is idle."""
 
@@ -79,6 +79,8 @@ class InputTimes:
         self._plans = {plan.name: plan for plan in inputs}
         self._now_ms = now_ms
         before = {} if stored is None else _decode(stored)
+        self._ended: dict[str, int] = {}
+        """By input the greatest watermark of the splits that end with this batch."""
         self._inputs: dict[str, _Input] = {}
         for name, plan in self._plans.items():
             self._inputs[name] = before.get(name) or self._begun(plan)
@@ -99,20 +101,21 @@ class InputTimes:
         known.active_ms, known.is_idle = moment, mark.is_idle
         known.delay_ms = self._plans[mark.input].max_delay_ms + 1
         for name, watermark in mark.watermarks.items():
-            split = known.splits.get(name)
-            if mark.has_ended:
-                known.splits.pop(name, None)
-                known.reached = _later(known.reached, watermark)
-            elif split is None:
-                known.splits[name] = _Split(watermark, moment)
-            else:
-                split.watermark, split.active_ms = _later(split.watermark, watermark), moment
+            split = known.splits.setdefault(name, _Split(None, moment))
+            split.watermark, split.active_ms = _later(split.watermark, watermark), moment
+        for name in mark.ended:
+            ended_split = known.splits.pop(name, None)
+            if ended_split is not None and ended_split.watermark is not None:
+                before = self._ended.get(mark.input, ended_split.watermark)
+                self._ended[mark.input] = max(before, ended_split.watermark)
 
     @property
     def watermark(self) -> int | None:
         """That of the slowest input that is not idle; None: not known."""
         for name, known in self._inputs.items():
-            known.reached = _later(known.reached, self._of_splits(name))
+            # The last split that ends moves event time, too; others hold it back.
+            now = self._of_splits(name) if known.splits else self._ended.get(name)
+            known.reached = _later(known.reached, now)
         idle = {name for name in self._inputs if self._is_idle(name)}
         return combined(self._inputs.keys() - idle, idle, lambda name: self._inputs[name].reached)
 

@@ -7,7 +7,7 @@ Invariants: a plan of a stage travels to executors, so it has functions and no s
 step gets the records of the step before it in their order.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -22,7 +22,6 @@ from tidelog.runtime.operators.operator import Operator, OperatorContext, Operat
 from tidelog.runtime.user_code import named_call
 from tidelog.spark.operators.input_times import Mark
 from tidelog.spark.operators.records import Origin, encode_batch
-from tidelog.state.event_time import UNKNOWN
 from tidelog.state.key_groups import range_of
 from tidelog.state.objects.classes import RecordTypes
 from tidelog.state.registry import StateRegistry
@@ -168,24 +167,25 @@ class Stage:
         for number in sorted(self._waiting):
             yield from self._cut(self._branches[number])
 
-    def marks(self, *, has_ended: bool = False) -> Iterator[Output]:
-        """The watermarks that steps have made since the last call; `has_ended`: no more of the
-        splits will come.
+    def marks(self, ended: Collection[str] | None = ()) -> Iterator[Output]:
+        """The watermarks that steps have made since the last call, with the splits that have
+        `ended`; None: all have, and no other batch has any of them.
         """
         for number, branch in self._branches.items():
             operator = self._operators.get(branch.marked_by or "")
             if branch.input is None or not isinstance(operator, AssignEventTime):
                 continue
             before, watermarks = self._marked.get(number), operator.watermarks
-            if has_ended and self._split != self._plan.head:
-                # Also without a record, so that event time does not wait for it any more.
-                watermarks = {self._split: UNKNOWN, **watermarks}
-            if watermarks and watermarks != before:
-                self._marked[number] = watermarks
+            if watermarks == (before or {}) and not ended:
+                continue
+            self._marked[number] = watermarks
+            if ended is None:  # the greatest one says all, and there may be thousands of files
+                whole = self._plan.head
+                mark = Mark(branch.input, {whole: max(watermarks.values())}, (whole,))
+            else:
                 texts = {str(split): watermark for split, watermark in watermarks.items()}
-                if has_ended:  # the greatest one says all, and there may be thousands of files
-                    texts = {self._split: max(texts.values())}
-                yield from _to_all(branch, Mark(branch.input, texts, has_ended))
+                mark = Mark(branch.input, texts, tuple(ended))
+            yield from _to_all(branch, mark)
 
     def forward(self, watermark: int, *, is_idle: bool) -> Iterator[Output]:
         """The watermark of the operator that the stage begins with."""

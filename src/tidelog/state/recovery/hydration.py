@@ -222,8 +222,7 @@ class Hydration:
     def _make_placeholders(self, files: Sequence[PartialFile], size: int) -> None:
         with failures(self.directory):
             self.directory.mkdir(parents=True, exist_ok=True)
-        missing = self.progress.total_bytes - self.progress.bytes
-        check_room(self.directory, missing + size)
+        check_room(self.directory, size)
         for file in files:
             make_placeholder(file.path, file.object.size)
 
@@ -241,7 +240,7 @@ class Hydration:
 
     async def _fetch_call(self, call: Call) -> None:
         async with self._permits:
-            await self._patiently(partial(read_call, call, self.store))
+            await self._patiently(partial(read_call, call, self.store, self.effects.offload))
         self.progress.blocks += sum([part.offset is not None for part in call])
 
     def _start(self, parts: Sequence[Part]) -> "list[asyncio.Task[None]]":
@@ -286,7 +285,7 @@ class Hydration:
         for first, call in calls.items():
             self._hedged.add(first)
             first.add_done_callback(self._hedged.discard)
-            second = self._tasks.start(read_call(call, self.store))
+            second = self._tasks.start(read_call(call, self.store, self.effects.offload))
             second.add_done_callback(partial(_answered, first))
 
     def wait_for(self, parts: Sequence[Part], ahead: int) -> None:
@@ -314,7 +313,8 @@ class Hydration:
         """In the event loop aside."""
         if self._apart is None:
             self._apart = self.store.apart(self._aside.effects)
-        calls = [read_call(call, self._apart, ahead) for call in in_calls(parts)]
+        offload = self._aside.effects.offload
+        calls = [read_call(call, self._apart, offload, ahead) for call in in_calls(parts)]
         await together(calls, _CALLS_AT_ONCE)
 
     async def whole(self) -> None:

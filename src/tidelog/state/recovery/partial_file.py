@@ -5,6 +5,7 @@ checksums that it is not; a file counts as whole when all its bytes have passed 
 object. All methods may run in several event loops together.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,7 +19,7 @@ from tidelog.errors import (
     StorageError,
 )
 from tidelog.storage.port import ObjectStore
-from tidelog.table.holes import write_part
+from tidelog.table.holes import FilePart, footer_last, write_parts
 from tidelog.table.sst_tail import tail_start
 
 _TAIL_SHARE: Final = 40
@@ -49,7 +50,7 @@ class PartialFile:
         elif start is None:
             # Of a format that is not known here: then the whole of it is the tail.
             data = await self.read(store, 0, size)
-        self._write(size - len(data), data)
+        self.write(footer_last(size - len(data), data))
         self.has_tail = True
 
     async def content(self, store: ObjectStore) -> bytes:
@@ -59,21 +60,22 @@ class PartialFile:
     def complete(self, data: bytes) -> None:
         """Check all of it and write it; raises CorruptObjectError."""
         self.object.check(data, OLDER_CHECKPOINT)
-        self._write(0, data)
+        self.write(footer_last(0, data))
         self.has_tail = self.is_whole = True
 
-    def write_part(self, offset: int, length: int, data: bytes) -> None:
-        """Write a part that was fetched; raises CorruptObjectError for one of another length."""
-        self._check_length(offset, length, data)
-        self._write(offset, data)
-
-    def _write(self, offset: int, data: bytes) -> None:
+    def write(self, parts: Iterable[FilePart]) -> None:
+        """Write parts that were fetched."""
         try:
-            write_part(self.path, offset, data)
+            write_parts(self.path, parts)
         except StorageError:
             # Another thread may have completed the file meanwhile, whose placeholder goes then.
             if not self.is_whole:
                 raise
+
+    def check_length(self, offset: int, length: int, data: bytes) -> None:
+        """Raise CorruptObjectError for a part that has another length."""
+        if len(data) != length:
+            raise self.damage(f"{len(data)} bytes from {offset} on", f"{length} bytes")
 
     async def read(self, store: ObjectStore, offset: int, length: int) -> bytes:
         """Fetch a part of it; raises CorruptObjectError, RestoreError."""
@@ -87,12 +89,8 @@ class PartialFile:
                 found="no such object",
                 action=f"{OLDER_CHECKPOINT}, and find out what else deletes objects under this URL",
             ) from cause
-        self._check_length(offset, length, data)
+        self.check_length(offset, length, data)
         return data
-
-    def _check_length(self, offset: int, length: int, data: bytes) -> None:
-        if len(data) != length:
-            raise self.damage(f"{len(data)} bytes from {offset} on", f"{length} bytes")
 
     def damage(self, found: str, expected: str = "what was written") -> CorruptObjectError:
         return CorruptObjectError(

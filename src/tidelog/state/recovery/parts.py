@@ -7,11 +7,14 @@ processor longer than all that is done with the rows.
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from tidelog.concurrency import to_end
+from tidelog.effects import Offload
 from tidelog.errors import ObjectNotFoundError
 from tidelog.state.recovery.partial_file import PartialFile
 from tidelog.storage.port import ObjectPart, ObjectStore
+from tidelog.table.holes import FilePart
 
-_PARTS_IN_A_CALL: Final = 16
+_PARTS_IN_A_CALL: Final = 32
 """A call takes the time of its slowest request."""
 _GAP: Final = 16 << 10
 """Parts of a file that are no further apart are one request: so much passes the link in less time
@@ -45,7 +48,7 @@ def in_calls(parts: Iterable[Part]) -> list[Call]:
     return calls + [data[start : start + _PARTS_IN_A_CALL] for start in starts]
 
 
-async def read_call(call: Call, store: ObjectStore, ahead: int = 0) -> None:
+async def read_call(call: Call, store: ObjectStore, offload: Offload, ahead: int = 0) -> None:
     """Fetch parts and write them, each with at least `ahead` bytes from its beginning on."""
     spans: list[_Span] = []
     for file, offset, length in call:
@@ -60,7 +63,9 @@ async def read_call(call: Call, store: ObjectStore, ahead: int = 0) -> None:
             else:
                 spans.append(_Span(file, offset, end))
     if spans:
-        await _read_spans(spans, store)
+        contents = await _contents(spans, store)
+        # In a thread of its own: those of the pool check the files that arrive.
+        await to_end(offload.wait(_write, spans, contents))
 
 
 class _Span(NamedTuple):
@@ -69,12 +74,19 @@ class _Span(NamedTuple):
     end: int
 
 
-async def _read_spans(spans: Sequence[_Span], store: ObjectStore) -> None:
+async def _contents(spans: Sequence[_Span], store: ObjectStore) -> Sequence[bytes]:
     parts = [ObjectPart(file.object.object, start, end - start) for file, start, end in spans]
     try:
-        contents = await store.get_parts(parts)
+        return await store.get_parts(parts)
     except ObjectNotFoundError:
         # One by one it is known which.
-        contents = [await file.read(store, start, end - start) for file, start, end in spans]
+        return [await file.read(store, start, end - start) for file, start, end in spans]
+
+
+def _write(spans: Sequence[_Span], contents: Sequence[bytes]) -> None:
+    written: dict[PartialFile, list[FilePart]] = {}
     for (file, start, end), content in zip(spans, contents, strict=True):
-        file.write_part(start, end - start, content)
+        file.check_length(start, end - start, content)
+        written.setdefault(file, []).append(FilePart(start, content))
+    for file, parts in written.items():
+        file.write(parts)

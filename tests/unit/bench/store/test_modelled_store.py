@@ -13,6 +13,7 @@ from tests.support.clock import VirtualClock
 from tests.unit.storage.conformance import names
 from tidelog.errors import ObjectExistsError, ObjectNotFoundError
 from tidelog.storage.memory import MemoryStore
+from tidelog.storage.port import ObjectPart
 from tidelog_bench.store import CHUNK, NONE, Kind, LatencyProfile, ModelledStore
 
 MB = 1_000_000
@@ -56,6 +57,19 @@ def test_a_request_takes_the_latency_of_its_kind_and_number_and_its_bytes() -> N
         took(Kind.LIST, 0)
         await store.delete("a")
         took(Kind.DELETE, 0)
+
+    run(PROFILE, scenario)
+
+
+def test_parts_of_objects_are_a_request_each_and_take_as_long_as_the_slowest() -> None:
+    async def scenario(store: ModelledStore, clock: VirtualClock) -> None:
+        await store.put("a", bytes(MB))
+        began = clock.monotonic()
+        await store.get_parts([ObjectPart("a", start, 1000) for start in range(5)])
+        latencies_s = [PROFILE.latency_s(Kind.GET, number) for number in range(5)]
+        assert clock.monotonic() - began == pytest.approx(max(latencies_s) + 5000 / 50e6)
+        assert store.requests[Kind.GET] == 5
+        assert store.downloaded_bytes == 5000
 
     run(PROFILE, scenario)
 

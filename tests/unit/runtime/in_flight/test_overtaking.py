@@ -2,8 +2,9 @@
 meanwhile."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
@@ -19,10 +20,11 @@ from tests.support.pressure import (
     slowly,
 )
 from tidelog import CheckpointConfig, Job, JobConfig, JobRunner, Stream, UnalignedConfig
-from tidelog.runtime.channels.channel import BufferPool, Channel
+from tidelog.runtime.channels.channel import BufferPool, Channel, ChannelAddress
 from tidelog.runtime.channels.gate import Gate
-from tidelog.runtime.channels.messages import Batch
+from tidelog.runtime.channels.messages import Batch, Message
 from tidelog.runtime.operators.operator import Operator
+from tidelog.runtime.workers.link import Link, ReceivingChannel, SendingChannel
 from tidelog.storage.memory import MemoryStore
 
 
@@ -33,6 +35,55 @@ async def test_channels_take_turns_and_each_stays_in_order() -> None:
             channel.send(Batch([number]))
     received = [await gate.get() for _ in range(4)]
     assert received == [(0, Batch([1])), (1, Batch([7])), (0, Batch([2])), (0, Batch([3]))]
+
+
+def room_of(producer: Channel, pool: BufferPool) -> int:
+    """How many more buffers the consumer of a channel has room for."""
+    sent = 0
+    while pool.used == 0:
+        producer.send(Batch([sent]))
+        sent += 1
+    return sent - 1
+
+
+async def drained(gate: Gate) -> list[object]:
+    """The records of all buffers that wait, in their order."""
+    return [(await gate.get())[1].records[0] for _ in iter(lambda: gate.has_next, False)]
+
+
+async def test_a_channel_has_room_for_more_buffers_for_a_while() -> None:
+    pool = BufferPool(1, 100, 0)
+    gate = Gate(1, lambda gate, at: Channel(gate, at, 1, pool))
+    gate.widen(3)
+    assert room_of(gate.channels[0], pool) == 4
+    assert await drained(gate) == [0, 1, 2, 3, 4]
+    gate.widen(-3)
+    assert room_of(gate.channels[0], pool) == 1
+
+
+class Sent:
+    """A link to another worker whose messages arrive at once."""
+
+    def __init__(self) -> None:
+        self.receive: Callable[[Message | None], None] = lambda _: None
+
+    def send(self, message: tuple[ChannelAddress, Message | None]) -> None:
+        self.receive(message[1])
+
+
+async def test_a_channel_from_another_worker_has_room_for_more_buffers_for_a_while() -> None:
+    address, pool = ChannelAddress("counts", 0, 0), BufferPool(1, 100, 0)
+    there, back = Sent(), Sent()
+    producer = SendingChannel(address, 1, pool, cast(Link, there))
+    gate = Gate(1, lambda gate, at: ReceivingChannel(gate, address, cast(Link, back)))
+    consumer = cast(ReceivingChannel, gate.channels[0])
+    there.receive = lambda message: consumer.receive(cast(Message, message))
+    back.receive = lambda _: producer.give_room()
+    gate.widen(3)
+    assert room_of(producer, pool) == 4
+    gate.widen(-3)
+    assert await drained(gate) == [0, 1, 2, 3, 4]
+    assert room_of(producer, pool) == 1
 
 
 class Burst(Operator):

@@ -72,7 +72,7 @@ def read(own_source: OwnSource, start: Any, end: Any) -> dict[str, list[int]]:
 def test_batches_have_every_record_once_however_a_reader_divides_them() -> None:
     planned, clock = Numbers({"a": 10, "b": 5}, [3, 4]), VirtualClock()
     ahead = ReadAhead(own(planned, 5), None, clock)
-    offsets = [ahead.begin]
+    offsets: list[Any] = [{"splits": None}]
     for _ in range(3):
         offsets.append(ahead.latest())
     repeated = own(Numbers({"a": 10, "b": 5}, [7, 1, 2]))
@@ -103,9 +103,9 @@ def test_the_end_of_a_split_is_said_though_no_record_comes_with_it() -> None:
     [part] = ranges(own(source), before, later.latest())
     assert (part.split, part.records, part.is_ended) == ("a", 0, True)
     reader = RangeReader(own(source))
-    assert not reader.ends_splits
+    assert not reader.ended
     assert [list(reader.read(batch)) for batch in rows_of([part])] == [[("a", [])]]
-    assert reader.ends_splits
+    assert reader.ended
     ended = later.latest()
     assert ReadAhead(own(source), ended, VirtualClock()).latest() == ended, "it stays so"
     source.resumes_ended_splits = True
@@ -179,5 +179,5 @@ def test_a_source_that_spark_cannot_plan_is_refused_before_it_is_asked(
     source: Source, reason: str, action: str
 ) -> None:
     with pytest.raises(ConfigError, match="source 'numbers', a") as refusal:
-        own_frame(cast(Any, None), own(source), None)
+        own_frame(cast(Any, None), own(source), None, None)
     assert reason in str(refusal.value) and action in str(refusal.value)

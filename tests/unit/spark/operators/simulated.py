@@ -5,7 +5,7 @@ expired timers, operators in the order of the graph.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -109,9 +109,9 @@ Splits = dict[str, list[list[Any]]]
 class _Records:
     """A reader of records that are there."""
 
-    def __init__(self, splits: Splits, *, ends_splits: bool) -> None:
+    def __init__(self, splits: Splits, ended: Collection[str] | None) -> None:
         self._splits = splits
-        self.ends_splits = ends_splits
+        self.ended = ended
 
     def read(self, batch: pa.RecordBatch) -> Iterator[tuple[str, list[Any]]]:
         for split, reads in self._splits.items():
@@ -169,6 +169,8 @@ class Simulation:
         self.descriptions = describe(self.plan.operators, {}, begun)
         self.handles = {node.id: Handle() for node in self.plan.operators}
         self.records: dict[int, list[Any]] = defaultdict(list)
+        self.ended: set[str] = set()
+        """Endless splits that end with the next batch after all."""
         self.late: dict[str, int] = defaultdict(int)
         """Late records by operator."""
         self.now_ms = 1_000_000
@@ -209,8 +211,9 @@ class Simulation:
             plan = self.plan.stage(node, everyone, self.descriptions)
             # A task reads each split, and none knows of the others.
             for split, reads in sources.get(node.id, {}).items():
-                reader = _Records({split: reads}, ends_splits=node.id not in self._partitions)
-                for row in SourcePass(reader, plan)([None] if any(reads) else []):
+                ended = self.ended & {split} if node.id in self._partitions else None
+                reader = _Records({split: reads}, ended)
+                for row in SourcePass(reader, plan)([None] if any(reads) or ended else []):
                     for values in row.to_pylist():
                         rows[values[BRANCH]].append(values)
         for node in self.plan.operators:

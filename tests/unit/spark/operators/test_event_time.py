@@ -210,6 +210,34 @@ def test_event_time_of_partitions_goes_over_and_comes_back(tmp_path: Path) -> No
     )
 
 
+def test_a_split_that_ends_holds_event_time_no_longer_and_moves_it_only_as_the_last(
+    tmp_path: Path,
+) -> None:
+    splits = {"a": None, "b": None, "c": None}
+    simulation = Simulation(windows(tmp_path), partitions={"source": splits})
+
+    def watermark() -> int | None:
+        values = simulation.handles["counts"].states[state_name("counts")].of_key.values()
+        (watermark,) = {value[0] for value in values}
+        return None if watermark is None else watermark + 1 - START_MS
+
+    def at(*times: int) -> list[list[Row]]:
+        return records([{"k": "x", "t": START_MS + time, "n": 1} for time in times])
+
+    simulation.batch(source={"a": at(50_000), "b": at(20_000)})
+    assert watermark() is None, "c has not begun"
+    simulation.ended = {"c"}
+    simulation.batch(source={"c": [[]]})
+    assert watermark() == 20_000, "c has ended without a record"
+    simulation.ended = {"a"}
+    simulation.batch(source={"a": at(90_000)})
+    assert watermark() == 20_000, "b goes on"
+    simulation.ended = {"b"}
+    simulation.batch(source={"b": at(30_000)})
+    assert watermark() == 30_000
+    assert not simulation.late
+
+
 def test_a_batch_that_is_repeated_gives_the_same(tmp_path: Path) -> None:
     source = rows(6, 600, disorder_ms=300)
     results = []
