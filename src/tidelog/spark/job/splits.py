@@ -66,35 +66,35 @@ class ReadAhead:
     """Plans the batches of a source: in a process that Spark keeps as long as the query runs."""
 
     def __init__(
-        self, own: OwnSource, offset: Mapping[str, Any] | None, clock: Clock | None = None
+        self, read_source: OwnSource, offset: Mapping[str, Any] | None, clock: Clock | None = None
     ) -> None:
         """`offset` is how far the query has read; None: it begins, with all splits there are.
 
         Raises what the source raises.
         """
-        self._own = own
+        self._source = read_source
         self._clock = clock or SystemClock()
-        self._encoding = own.encoding()
+        self._encoding = read_source.encoding()
         self._discovered_at = -inf
         self._splits: dict[str, _Split] = {}
         for name, (data, records) in (offset or {}).get(SPLITS, {}).items():
             is_ended, position = self._encoding.decode(b64decode(data))[:2]
             self._splits[name] = _Split(position, records, is_ended)
-        ended = [name for name, split in self._splits.items() if split.is_ended]
-        names = self._discover(None if offset is None else own.source.new_split_position)
-        with user_code(own.name):
-            for name in names.intersection(ended):
+        ended_splits = [name for name, split in self._splits.items() if split.is_ended]
+        names = self._discover(None if offset is None else read_source.source.new_split_position)
+        with user_code(read_source.name):
+            for name in names.intersection(ended_splits):
                 split = self._splits[name]
-                split.is_ended = not own.source.has_more(name, split.position)
+                split.is_ended = not read_source.source.has_more(name, split.position)
 
     def latest(self) -> dict[str, Any]:
         """Read on what is there; the offset after it."""
-        every = self._own.source.rediscover_s
+        every = self._source.source.rediscover_s
         if every is not None and self._clock.monotonic() - self._discovered_at >= every:
-            self._discover(self._own.source.new_split_position)
+            self._discover(self._source.source.new_split_position)
         open_splits = [name for name, split in self._splits.items() if not split.is_ended]
-        with user_code(self._own.name):
-            for name in open_splits[: self._own.source.max_active_splits]:
+        with user_code(self._source.name):
+            for name in open_splits[: self._source.source.max_active_splits]:
                 self._advance(name, self._splits[name])
         return self.offset()
 
@@ -104,18 +104,18 @@ class ReadAhead:
         for name, split in sorted(self._splits.items()):
             data = self._encoding.encode([split.is_ended, split.position])
             splits[name] = b64encode(data).decode(), split.records
-        return {SOURCE: self._own.name, SPLITS: splits}
+        return {SOURCE: self._source.name, SPLITS: splits}
 
     def close(self) -> None:
         for split in self._splits.values():
             if split.reader is not None:
                 split.reader.close()
-        self._own.source.close()
+        self._source.source.close()
 
     def _discover(self, position: Any) -> set[str]:
         """All splits there are; new ones begin at a position."""
-        with user_code(self._own.name):
-            names = list(self._own.source.discover())
+        with user_code(self._source.name):
+            names = list(self._source.source.discover())
         for name in names:
             self._splits.setdefault(name, _Split(position))
         self._discovered_at = self._clock.monotonic()
@@ -125,8 +125,8 @@ class ReadAhead:
         if self._clock.monotonic() < split.due_at:
             return
         if split.reader is None:
-            split.reader = self._own.source.open(name, split.position)
-        limit = self._own.records_per_batch or inf
+            split.reader = self._source.source.open(name, split.position)
+        limit = self._source.records_per_batch or inf
         end = split.records + limit
         while split.records < end:
             records = split.reader.read()
@@ -151,11 +151,11 @@ class Range(NamedTuple):
     is_ended: bool
 
 
-def ranges(own: OwnSource, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Range]:
+def ranges(read_source: OwnSource, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Range]:
     """What lies between two offsets."""
-    encoding = own.encoding()
+    encoding = read_source.encoding()
     # Splits that are there from the beginning begin at their start.
-    first = own.source.new_split_position if start[SPLITS] is not None else None
+    first = read_source.source.new_split_position if start[SPLITS] is not None else None
     new, begun = b64encode(encoding.encode([False, first])).decode(), start[SPLITS] or {}
     parts: list[Range] = []
     for split, (data, records) in end[SPLITS].items():
@@ -170,25 +170,25 @@ def ranges(own: OwnSource, start: Mapping[str, Any], end: Mapping[str, Any]) -> 
 
 
 class RangeReader:
-    """Reads ranges as the embedded source does; each is a task of its own."""
+    """Reads ranges as the embedded source does; each is a task of its read_source."""
 
-    def __init__(self, own: OwnSource, clock: Clock | None = None) -> None:
+    def __init__(self, read_source: OwnSource, clock: Clock | None = None) -> None:
         self.ended: list[str] = []
-        self._own = own
+        self._source = read_source
         self._clock = clock
 
     def read(self, batch: pa.RecordBatch) -> Iterator[tuple[str, list[Any]]]:
         """Raises what the source raises, and RestoreError where it has fewer records."""
-        encoding, clock = self._own.encoding(), self._clock or SystemClock()
+        encoding, clock = self._source.encoding(), self._clock or SystemClock()
         for row in batch.to_pylist():
             split, count = row["split"], row["records"]
             self.ended += [split] if row["ended"] else []
             position = encoding.decode(row["position"])[1]
-            with user_code(self._own.name):
-                reader = self._own.source.open(split, position)
+            with user_code(self._source.name):
+                reader = self._source.source.open(split, position)
                 try:
                     yield split, []
-                    what = f"split {split!r} of source {self._own.name!r}"
+                    what = f"split {split!r} of source {self._source.name!r}"
                     for records in _exactly(count, reader, clock, what):
                         yield split, records
                 finally:
@@ -218,7 +218,7 @@ def _exactly(count: int, reader: SplitReader, clock: Clock, what: str) -> Iterat
 
 def own_frame(
     spark: "SparkSession",
-    own: OwnSource,
+    read_source: OwnSource,
     begin: Mapping[str, Any] | None,
     offset: Mapping[str, Any] | None,
 ) -> SourceFrame:
@@ -230,7 +230,10 @@ def own_frame(
     """
     from pyspark import cloudpickle  # noqa: PLC0415  (heavy)
 
-    source, what = own.source, f"source {own.name!r}, a {type(own.source).__name__}"
+    source, what = (
+        read_source.source,
+        f"source {read_source.name!r}, a {type(read_source.source).__name__}",
+    )
     waits = isinstance(source, PushSource) or (source.blocking and not source.reads_without_waiting)
     if waits:
         raise refused(
@@ -241,7 +244,7 @@ def own_frame(
             "write its records to a topic or to files, or pass a data frame to run_operator",
         )
     try:
-        cloudpickle.dumps(own)  # type: ignore[no-untyped-call]
+        cloudpickle.dumps(read_source)  # type: ignore[no-untyped-call]
     except Exception as error:  # whatever a class of the user's raises
         raise refused(
             what,
@@ -249,33 +252,33 @@ def own_frame(
             f"{type(error).__name__}: {error}",
             "open connections and files in `open`, and not where the source is made",
         ) from error
-    with user_code(own.name):
+    with user_code(read_source.name):
         if offset is None:
             splits: dict[str, int | None] = dict.fromkeys(source.discover())
             source.close()
         else:
-            splits = _checked(own, offset)
-    kind = _data_source(own, begin, offset)
+            splits = _checked(read_source, offset)
+    kind = _data_source(read_source, begin, offset)
     spark.dataSource.register(kind)
     frame = spark.readStream.format(kind.name()).load()
-    return SourceFrame(frame, RangeReader(own), splits)
+    return SourceFrame(frame, RangeReader(read_source), splits)
 
 
-def _checked(own: OwnSource, offset: Mapping[str, Any]) -> dict[str, int | None]:
+def _checked(read_source: OwnSource, offset: Mapping[str, Any]) -> dict[str, int | None]:
     """The splits that have not ended, with the greatest event time that was read there; raises
     RestoreError for one that cannot go on.
     """
-    encoding, splits = own.encoding(), dict[str, int | None]()
+    encoding, splits = read_source.encoding(), dict[str, int | None]()
     for name, data in stored_splits(offset).items():
         split = SplitPosition(*encoding.decode(data))
-        own.source.check_position(name, split.position)
+        read_source.source.check_position(name, split.position)
         if not split.is_ended:
             splits[name] = split.latest
     return splits
 
 
 def _data_source(
-    own: OwnSource, begin: Mapping[str, Any] | None, offset: Mapping[str, Any] | None
+    read_source: OwnSource, begin: Mapping[str, Any] | None, offset: Mapping[str, Any] | None
 ) -> type["DataSource"]:
     """A data source of PySpark for one source of a job."""
     from pyspark.sql.datasource import (  # noqa: PLC0415  (heavy)
@@ -290,24 +293,24 @@ def _data_source(
             self._committed: dict[str, bytes] = {}
 
         def initialOffset(self) -> dict[str, Any]:
-            return {SOURCE: own.name, SPLITS: None} if begin is None else dict(begin)
+            return {SOURCE: read_source.name, SPLITS: None} if begin is None else dict(begin)
 
         def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # as in Spark 4.1
             return self._planner().latest()
 
         def partitions(self, start: Any, end: Any) -> Sequence[InputPartition]:
-            return [InputPartition(tuple(part)) for part in ranges(own, start, end)]
+            return [InputPartition(tuple(part)) for part in ranges(read_source, start, end)]
 
         def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
             yield partition.value
 
         def commit(self, end: Any) -> None:
-            encoding, splits = own.encoding(), stored_splits(end)
+            encoding, splits = read_source.encoding(), stored_splits(end)
             moved = dict(splits.items() - self._committed.items())
             positions = {split: encoding.decode(data)[1] for split, data in moved.items()}
             self._committed = splits
-            with user_code(own.name):
-                own.source.on_checkpoint_complete(positions)
+            with user_code(read_source.name):
+                read_source.source.on_checkpoint_complete(positions)
 
         def stop(self) -> None:
             if self._ahead is not None:
@@ -315,13 +318,13 @@ def _data_source(
 
         def _planner(self) -> ReadAhead:
             if self._ahead is None:
-                self._ahead = ReadAhead(own, offset)
+                self._ahead = ReadAhead(read_source, offset)
             return self._ahead
 
     class OwnDataSource(DataSource):
         @classmethod
         def name(cls) -> str:
-            return f"tidelog-{own.name}"
+            return f"tidelog-{read_source.name}"
 
         def schema(self) -> str:
             return RANGE_SCHEMA
