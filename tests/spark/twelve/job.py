@@ -87,7 +87,8 @@ def topics(arguments: JobArguments) -> Job:
     messages = job.source(KafkaSource(source, bootstrap=bootstrap, value="json", stop=stop))
     timed = messages.event_time(lambda record: record.value["t"], max_delay_ms=DELAY_MS)
     counts = timed.key_by(lambda record: record.value["k"]).window(Tumbling("5s")).count()
-    counts.sink(KafkaSink(target, bootstrap=bootstrap))
+    # Names of Kafka's transactions are those of one job in the cluster, and this is run as two.
+    counts.sink(KafkaSink(target, bootstrap=bootstrap, prefix=target))
     return job
 
 

@@ -59,6 +59,10 @@ class Handover(msgspec.Struct, frozen=True):
     """The start that the query is for the job's sinks; None: the job itself may go on."""
     checkpoint_id: CheckpointId = CheckpointId(0)
     """Of the checkpoint: what the query's batches are called for the job's sinks is above it."""
+    transactions: tuple[bytes, ...] | None = ()
+    """What checkpoints of the job name, which outputs remember, for the job returns to them; None:
+    one of these could not be read.
+    """
     format: int = FORMAT_VERSION
 
     def operator(self, name: str) -> OperatorState:

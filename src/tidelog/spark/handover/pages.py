@@ -50,6 +50,9 @@ class StoredOperator:
 
     def load(self, spark: "SparkSession", variable: str) -> "DataFrame":
         """A state variable, read by Spark's own data source."""
+        # State is read with the coordinator of stores, which Spark 4.1 has with its first query or
+        # when it is asked for its queries.
+        _ = spark.streams
         reader = spark.read.format("statestore").option("operatorId", self.number)
         reader = reader.option("batchId", self.batch).option("stateVarName", variable)
         return reader.load(self.location)

@@ -10,17 +10,24 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from tidelog.checkpoint.manifest import Author, Savepoint, Start
+from tidelog.checkpoint.manifest import Author, Checkpoint, Savepoint, Start
 from tidelog.checkpoint.slots import SlotLog, list_slots, read_slot
 from tidelog.checkpoint.startup import moved_away
 from tidelog.effects import Effects
-from tidelog.errors import ConfigError, RestoreError
+from tidelog.errors import (
+    ConfigError,
+    CorruptObjectError,
+    FormatVersionError,
+    ObjectNotFoundError,
+    RestoreError,
+)
 from tidelog.events import Event
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.restore.choose import RestorePlan, Resumption, check_name
 from tidelog.runtime.restore.plan import plan_restore
 from tidelog.runtime.restore.settle import settle
+from tidelog.runtime.tasks.sink_output import transactions_of
 from tidelog.spark.handover.begin import Beginning, Origin, handover_of
 from tidelog.spark.handover.document import HANDOVER, Handover, QueryDirectory
 from tidelog.spark.handover.savepoint import StoredSavepoint, read_savepoint
@@ -48,8 +55,10 @@ def take_over(job: Job, origin: Origin, allowed: Collection[str] = ()) -> Beginn
         # Not again when sinks know of a start of the query: it began after this.
         if not Ledger(directory).last_start():
             session.run(settle(job, plan, author, session.effects))
+        transactions = session.run(_transactions(session))
     Event.JOB_MOVED.log(logger, job=job.name, location=directory.url)
     handover = _restored(handover_of(savepoint), plan, author)
+    handover = msgspec.structs.replace(handover, transactions=transactions)
     directory.put(HANDOVER, handover)
     return Beginning(handover, savepoint)
 
@@ -127,6 +136,15 @@ async def _fence(savepoint: StoredSavepoint, location: str, session: ReadSession
     slots = SlotLog(session.store, session.effects)
     take_over = await slots.take_over(savepoint.checkpoint.job, moved_to=location)
     return Author(take_over.generation, take_over.attempt)
+
+
+async def _transactions(session: ReadSession) -> tuple[bytes, ...] | None:
+    """Those that any checkpoint of the store names; None: one of these is damaged."""
+    try:
+        entries = [await read_slot(session.store, slot) for slot in await list_slots(session.store)]
+    except (CorruptObjectError, FormatVersionError, ObjectNotFoundError):
+        return None
+    return transactions_of(entry for entry in entries if isinstance(entry, Checkpoint))
 
 
 def _restored(handover: Handover, plan: RestorePlan, author: Author) -> Handover:

@@ -114,9 +114,9 @@ class SinkWriters:
         generation = self._ledger.start(effects.token(), last_start)
         batches = self._ledger.batches()
         self._last_batch = batches[-1].batch if batches else None
-        retained: list[bytes] = []
-        for batch in batches:
-            retained += batch.transactions.values()
+        retained = after.transactions if after is not None else ()
+        if retained is not None:
+            retained += tuple(token for batch in batches for token in batch.transactions.values())
         for node in sinks:
             assert node.sink is not None
             committed = {
@@ -131,7 +131,7 @@ class SinkWriters:
                 1,
                 generation,
                 effects.token(),
-                tuple(retained),
+                retained,
                 committed,
                 is_new_job=is_new and not batches and not last_start,
                 clock=effects.clock,

@@ -89,11 +89,12 @@ def test_what_the_savepoint_had_pre_committed_is_committed_once(store: LocalStor
     job = copy(SOURCE, sink)
     acted_on(job, store, sink.stop)
     prepared = [record for records in sink.prepared.values() for record in records]
-    before = len(sink.records)
+    tokens, before = set(sink.prepared), len(sink.records)
     assert prepared
     sink.killed = False
     handover = moved(job, store)
     assert sink.records[before:] == prepared
+    assert tokens <= set(handover.handover.transactions or ()), "outputs remember them"
     # An interrupted start of the query is repeated.
     assert moved(job, store).handover == handover.handover
     assert sink.records[before:] == prepared
