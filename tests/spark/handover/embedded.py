@@ -10,6 +10,9 @@ from tidelog import Job, JobConfig, JobRunner, open_store
 from tidelog.runtime.status.observe import status_of
 
 PATIENCE_S = 120
+CONFIG = JobConfig(parallelism=2, buffer_records=20)
+"""Event time moves after each buffer. Without a limit a short file would be one buffer, however
+its reads fall, and none of its records late."""
 
 
 def stopped(
@@ -28,7 +31,7 @@ def stopped(
 
     async def run() -> None:
         opened = open_store(str(store), encryption_key=key)
-        runner = JobRunner(job, opened, JobConfig(parallelism=2))
+        runner = JobRunner(job, opened, CONFIG)
         started = asyncio.Event()
         running = asyncio.ensure_future(runner.run(started.set))
         async with asyncio.timeout(PATIENCE_S):
@@ -47,7 +50,7 @@ def stopped(
 def finished(job: Job, store: Path, key: str | None = None) -> None:
     """Run a job to the end of its input."""
     opened = open_store(str(store), encryption_key=key)
-    asyncio.run(JobRunner(job, opened, JobConfig(parallelism=2)).run())
+    asyncio.run(JobRunner(job, opened, CONFIG).run())
 
 
 def lines(directory: Path) -> list[dict[str, Any]]:

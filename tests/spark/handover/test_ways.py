@@ -42,12 +42,15 @@ def output(directory: Path) -> Counter[str]:
     return Counter(repr(sorted(row.items())) for row in rows)
 
 
-def in_one_run(root: Path, *parts: str) -> Counter[str]:
-    """What a job writes that reads these parts of its input at once."""
-    text = "".join((root / part).read_text() for part in parts)
-    (root / "all").mkdir()
-    (root / "all/a.jsonl").write_text(text)
+def in_one_run(root: Path, parts: list[list[Any]]) -> Counter[str]:
+    """What a job writes that reads these records at once, in their order: it counts every one that
+    is not late, and none that is.
+    """
+    rows = [row for part in parts for row in part]
+    write(root / "all/a.jsonl", rows)
     finished(job(root, "all", "whole"), root / "w")
+    counted = sum(int(row["value"]) for row in lines(root / "whole/o1") if row["k"] != END)
+    assert counted == len([row for row in rows if row["tag"] not in ("late", "end")])
     return output(root / "whole")
 
 
@@ -85,9 +88,7 @@ def test_an_encrypted_store_is_moved_to_spark_and_back_with_its_key(
     assert returned.exit_code == 0, returned.output
     write(tmp_path / "in/c.jsonl", parts[2])
     finished(job(tmp_path), store, key)
-    assert output(tmp_path / "out") == in_one_run(
-        tmp_path, "in/a.jsonl", "in/b.jsonl", "in/c.jsonl"
-    )
+    assert output(tmp_path / "out") == in_one_run(tmp_path, parts)
 
 
 def test_a_query_over_a_data_frame_goes_back_without_positions(
@@ -125,22 +126,22 @@ def test_a_query_over_a_data_frame_goes_back_without_positions(
     on_spark = [(row["k"], row["start"], row["count"]) for row in place.rows()]
     assert on_spark, "the query has output of its own"
     found = output(tmp_path / "out") + Counter(map(line_of, on_spark))
-    assert found == in_one_run(tmp_path, "a/a.jsonl", "b/a.jsonl", "c/a.jsonl")
+    assert found == in_one_run(tmp_path, parts)
 
 
 def test_a_source_of_ones_own_goes_on_in_spark_and_back(
     spark: "SparkSession", tmp_path: Path, place: Place
 ) -> None:
-    parts = records(11, 5, [120, 90, 90, 90])
+    made = records(11, 5, [120, 90, 90, 90])
+    parts = [[row for row in part if row["tag"] != "late"] for part in made]
     parts[-1] += [end(), end()]
     source, store, held = tmp_path / "in", tmp_path / "store", tmp_path / "held"
 
     def grow(number: int) -> None:
         """One more part, half of it in each of two files."""
-        rows = [row for row in parts[number] if row["tag"] != "late"]
         for half, name in enumerate(("a.jsonl", "b.jsonl")):
             with (source / name).open("a") as file:
-                file.writelines(f"{json.dumps(row)}\n" for row in rows[half::2])
+                file.writelines(f"{json.dumps(row)}\n" for row in parts[number][half::2])
 
     def query(savepoint: str | None = None) -> None:
         moved = counts_job(Lines(source, follow=True), tmp_path / "out", held)
@@ -169,7 +170,7 @@ def test_a_source_of_ones_own_goes_on_in_spark_and_back(
     assert returned.exit_code == 0, returned.output
     grow(3)
     finished(counts_job(Lines(source, follow=False), tmp_path / "out"), store)
-    assert output(tmp_path / "out") == in_one_run(tmp_path, "in/a.jsonl", "in/b.jsonl")
+    assert output(tmp_path / "out") == in_one_run(tmp_path, parts)
 
 
 def test_a_job_that_has_ended_goes_on_in_spark_as_it_goes_on_embedded(
