@@ -22,7 +22,7 @@ def test_use_key(benchmark: BenchmarkFixture, backend: KeyedBackend) -> None:
 
     def use() -> None:
         for key in WORDS:
-            backend.use_key(key)
+            backend.use_encoded_key(encode_key(key))
 
     benchmark(use)
     assert backend.key == encode_key(WORDS[-1])
@@ -34,13 +34,13 @@ def test_value_get_and_update(benchmark: BenchmarkFixture, backend: KeyedBackend
 
     def count() -> None:
         for key in WORDS:
-            backend.use_key(key)
+            backend.use_encoded_key(encode_key(key))
             before = state.get()
             state.update((1 if before is None else before[0] + 1,))
 
     count()
     benchmark(count)
-    backend.use_key(WORDS[0])
+    backend.use_encoded_key(encode_key(WORDS[0]))
     value = state.get()
     assert value is not None and value[0] >= 2
 
@@ -49,7 +49,7 @@ def test_value_get_cold(benchmark: BenchmarkFixture, backend: KeyedBackend) -> N
     """Read 2048 keys that only the table has."""
     state = ValueHandle(backend, "count", "count long")
     for key in WORDS:
-        backend.use_key(key)
+        backend.use_encoded_key(encode_key(key))
         state.update((1,))
     backend.flush()
     rows = state.keyed.rows
@@ -59,7 +59,7 @@ def test_value_get_cold(benchmark: BenchmarkFixture, backend: KeyedBackend) -> N
             rows.evict(BUFFER)
         found = 0
         for key in WORDS:
-            backend.use_key(key)
+            backend.use_encoded_key(encode_key(key))
             value = state.get()
             found += 0 if value is None else value[0]
         return found
@@ -74,11 +74,11 @@ def test_list_append(benchmark: BenchmarkFixture, backend: KeyedBackend) -> None
 
     def append() -> None:
         for key in WORDS:
-            backend.use_key(key)
+            backend.use_encoded_key(encode_key(key))
             state.appendValue(payload)
 
     benchmark.pedantic(append, setup=_emptied(backend), rounds=20)
-    backend.use_key(WORDS[0])
+    backend.use_encoded_key(encode_key(WORDS[0]))
     assert list(state.get()) == [payload]
 
 
@@ -88,11 +88,11 @@ def test_map_update(benchmark: BenchmarkFixture, backend: KeyedBackend) -> None:
 
     def update() -> None:
         for key in WORDS:
-            backend.use_key(key)
+            backend.use_encoded_key(encode_key(key))
             state.updateValue(("entry",), (1,))
 
     benchmark.pedantic(update, setup=_emptied(backend), rounds=20)
-    backend.use_key(WORDS[0])
+    backend.use_encoded_key(encode_key(WORDS[0]))
     assert state.getValue(("entry",)) == (1,)
 
 

@@ -287,9 +287,10 @@ class ModelledStore:
         self._store(-self.stored.pop(name, 0))
 
     async def close(self) -> None:
+        """Its own loop stays, for every event loop that shares the link closes the store alone; it
+        ends with the process.
+        """
         await self._inner.close()
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
 
     async def _write(
         self, write: Callable[[str, bytes], Awaitable[None]], name: str, data: bytes

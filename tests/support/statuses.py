@@ -85,7 +85,7 @@ STATUS = JobStatus(
     state=StateStatus(41, 42, 43, 44, 45, 46),
     restore=RestoreStatus(
         *(Slot(5), 0.25, 3.5, 51, 52, 53, 54, 55.5, RestorePhases(56.5, 57.5, 58.5, 59.5)),
-        HydrationStatus(0.75, 60.5, 62, 63, 64, 65, 66.5, 67.5),
+        HydrationStatus(0.75, 60.5, 62, 63, 64, 65, 66.5, 67, 68.5),
     ),
     deleted_objects=61,
     memory=MemoryStatus(1000, 201, 202, 203, 204, 205, 206),

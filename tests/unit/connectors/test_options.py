@@ -86,7 +86,10 @@ WRONG: list[tuple[str, Callable[[Any], object]]] = [
     ("headers= of KafkaSink", lambda _: KafkaSink("a", bootstrap="a:1", headers={})),
     ("topic of a DeadLetterTopic; .*None", lambda _: DeadLetterTopic(ABSENT)),
     ("table= of PostgresSink", lambda _: PostgresSink("host=a", 5, COLUMNS)),
-    ("columns of table 'words'", lambda _: PostgresSink("host=a", "words", {"word": 5})),
+    (
+        "type of column 'word' of table 'words'; expected a text",
+        lambda _: PostgresSink("host=a", "words", {"word": 5}),
+    ),
     ("poll= of PostgresOutboxSource", lambda _: PostgresOutboxSource("host=a", "words", poll="1")),
     ("columns= of SqliteSink; .*Mapping", lambda path: SqliteSink(path, "words", ["word"])),
     ("catalog= of IcebergSink", lambda _: IcebergSink(5, "lake.words")),

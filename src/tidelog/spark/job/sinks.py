@@ -8,6 +8,7 @@ never written again, only committed: so output is exactly once where the embedde
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -116,7 +117,8 @@ class SinkWriters:
         self._last_batch = batches[-1].batch if batches else None
         retained = after.transactions if after is not None else ()
         if retained is not None:
-            retained += tuple(token for batch in batches for token in batch.transactions.values())
+            of_batches = [batch.transactions.values() for batch in batches]
+            retained = (*retained, *chain.from_iterable(of_batches))
         for node in sinks:
             assert node.sink is not None
             committed = {
