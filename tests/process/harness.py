@@ -17,7 +17,7 @@ from tests.support.depth import more_in_depth
 from tests.support.output_files import output_lines
 
 ROOT = Path(__file__).parents[2]
-GIVE_UP_S = 120
+GIVE_UP_S = 240
 
 
 @dataclass
