@@ -9,7 +9,6 @@ repeated and leave only some of the answers to be told apart. One request may be
 so nothing is written in parts.
 """
 
-import asyncio
 import base64
 import os
 import ssl
@@ -34,6 +33,7 @@ from tidelog.storage.cloud_options import (
     checked_endpoint,
     cloud_options,
 )
+from tidelog.storage.connection import Connection
 from tidelog.storage.port import ObjectInfo, PlainStore
 
 _OWN: Final = frozenset({"token", "project"})
@@ -56,6 +56,10 @@ def open_gcs_store(url: str, effects: Effects, options: Mapping[str, Any]) -> "G
 def open_on_filesystem(url: str, filesystem: GCSFileSystem, effects: Effects) -> "GcsStore":
     """The store of `gs://bucket/prefix`, reached by another file system with the same arguments."""
     return GcsStore(url, *bucket_and_prefix(url), effects, {}, filesystem)
+
+
+async def _disconnect(filesystem: GCSFileSystem) -> None:
+    await filesystem.session.close()
 
 
 class GcsStore(PlainStore):
@@ -81,9 +85,7 @@ class GcsStore(PlainStore):
         self._effects = effects
         self._options = options
         self._model = model
-        self._filesystem: GCSFileSystem | None = None
-        self._connecting = asyncio.Lock()
-        self._closed = False
+        self._connection = Connection(self.url, self._connected, _disconnect)
 
     def apart(self, effects: Effects) -> "GcsStore":
         prefix = self._root.rstrip("/")
@@ -135,11 +137,7 @@ class GcsStore(PlainStore):
             await self._ask("DELETE", name, "", {})
 
     async def close(self) -> None:
-        self._closed = True
-        async with self._connecting:
-            filesystem, self._filesystem = self._filesystem, None
-        if filesystem is not None:
-            await filesystem.session.close()
+        await self._connection.close()
 
     @cached_property
     def _settings(self) -> tuple[CloudOptions, dict[str, Any]]:
@@ -195,7 +193,7 @@ class GcsStore(PlainStore):
         what = about or name or ""
         path = "" if name is None else f"/{quote(self._root + name, safe='')}"
         try:
-            client = await self._client()
+            client = await self._connection.get()
             common, _ = self._settings
             project = client.project if client.requester_pays is True else client.requester_pays
             project = common.request_payer or project
@@ -225,15 +223,10 @@ class GcsStore(PlainStore):
             return content
         raise self._refusal(status, content, what, creates="ifGenerationMatch" in query)
 
-    async def _client(self) -> GCSFileSystem:
-        async with self._connecting:
-            if self._closed:
-                raise errors.closed(self.url)
-            if self._filesystem is None:
-                filesystem = await self._effects.offload.run(self._connect)
-                await filesystem._set_session()
-                self._filesystem = filesystem
-            return self._filesystem
+    async def _connected(self) -> GCSFileSystem:
+        filesystem = await self._effects.offload.run(self._connect)
+        await filesystem._set_session()
+        return filesystem
 
     def _connect(self) -> GCSFileSystem:
         model = self._model

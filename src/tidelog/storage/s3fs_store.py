@@ -9,7 +9,6 @@ answer. Requests run on the caller's event loop, so one that is given up ends. T
 credentials, roles, proxies and endpoints by its arguments and the configuration of fsspec.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeVar
@@ -23,6 +22,7 @@ from tidelog.effects import Effects
 from tidelog.errors import ObjectNotFoundError, TidelogError
 from tidelog.storage import errors
 from tidelog.storage.cloud_options import bucket_and_prefix, checked_endpoint, cloud_options
+from tidelog.storage.connection import Connection
 from tidelog.storage.port import ObjectInfo, PlainStore
 
 T = TypeVar("T")
@@ -111,9 +111,7 @@ class S3fsStore(PlainStore):
         self.url = f"s3://{self._bucket}/{prefix}".rstrip("/")
         self._root = f"{prefix}/" if prefix else ""
         self._connect = connect
-        self._filesystem: S3FileSystem | None = None
-        self._connecting = asyncio.Lock()
-        self._closed = False
+        self._connection = Connection(self.url, self._connected, _disconnect)
 
     def apart(self, effects: Effects) -> "S3fsStore":
         """A file system of the library is for one event loop."""
@@ -180,11 +178,7 @@ class S3fsStore(PlainStore):
             await self._call(name, lambda s3: s3._call_s3("delete_object", **self._key(name)))
 
     async def close(self) -> None:
-        self._closed = True
-        async with self._connecting:
-            filesystem, self._filesystem = self._filesystem, None
-        if filesystem is not None:
-            await filesystem._s3.close()
+        await self._connection.close()
 
     def _key(self, name: str) -> dict[str, str]:
         return {"Bucket": self._bucket, "Key": f"{self._root}{name}"}
@@ -193,23 +187,21 @@ class S3fsStore(PlainStore):
         self, name: str, ask: Callable[[S3FileSystem], Awaitable[T]], *, creates: bool = False
     ) -> T:
         try:
-            return await ask(await self._connected())
+            return await ask(await self._connection.get())
         except TidelogError:
             raise
         except Exception as error:
             raise _translated(error, self.url, name, creates=creates) from error
 
     async def _connected(self) -> S3FileSystem:
-        # One at a time: of two sessions that the library makes at once it forgets one.
-        async with self._connecting:
-            if self._closed:
-                raise errors.closed(self.url)
-            if self._filesystem is None:
-                filesystem = self._connect()
-                filesystem.retries = 1
-                await filesystem.set_session()
-                self._filesystem = filesystem
-            return self._filesystem
+        filesystem = self._connect()
+        filesystem.retries = 1
+        await filesystem.set_session()
+        return filesystem
+
+
+async def _disconnect(filesystem: S3FileSystem) -> None:
+    await filesystem._s3.close()
 
 
 def _translated(error: Exception, url: str, name: str, *, creates: bool) -> Exception:
