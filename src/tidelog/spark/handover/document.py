@@ -5,8 +5,8 @@ changed after that batch is committed; from then on it needs nothing of the job'
 are not encrypted, as the rest of a checkpoint of Spark.
 """
 
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -126,10 +126,20 @@ class QueryDirectory:
         self.location = location
         self.url = store_url(location)
         self._access = msgspec.structs.replace(access, encryption_key=None)
+        self._session: ReadSession | None = None
 
-    def connected(self) -> AbstractContextManager[ReadSession]:
-        """The directory as a store."""
-        return connected(self.url, self._access)
+    @contextmanager
+    def connected(self) -> Iterator[ReadSession]:
+        """The directory as a store; what is read and written within shares the connection."""
+        if self._session is not None:
+            yield self._session
+            return
+        with connected(self.url, self._access) as session:
+            self._session = session
+            try:
+                yield session
+            finally:
+                self._session = None
 
     def batches(self) -> list[int]:
         """The committed batches that are there, in order. With one, what operators begin with is in

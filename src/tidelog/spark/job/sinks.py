@@ -73,15 +73,17 @@ class Ledger:
 
     def batches(self) -> list[BatchTransactions]:
         """The newest batches of which transactions are stored, in their order."""
-        names = self._directory.names(_BATCHES)
-        documents = [self._directory.read(name, BatchTransactions) for name in names]
+        with self._directory.connected():
+            names = self._directory.names(_BATCHES)
+            documents = [self._directory.read(name, BatchTransactions) for name in names]
         return [document for document in documents if document is not None]
 
     def keep(self, batch: BatchTransactions) -> None:
         """Store the transactions of a batch, and forget those of old ones."""
-        self._directory.put(f"{_BATCHES}{batch.batch:010d}", batch)
-        for old in self._directory.names(_BATCHES)[:-_RETAINED]:
-            self._directory.delete(old)
+        with self._directory.connected():  # once: it is in the way of every batch
+            self._directory.put(f"{_BATCHES}{batch.batch:010d}", batch)
+            for old in self._directory.names(_BATCHES)[:-_RETAINED]:
+                self._directory.delete(old)
 
 
 class SinkWriters:
