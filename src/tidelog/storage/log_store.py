@@ -91,7 +91,7 @@ class StoreWithLog:
         return await (await self._holder(name)).get(name, start, length)
 
     async def get_parts(self, parts: Sequence[ObjectPart]) -> Sequence[bytes]:
-        """Those of tables in one call."""
+        """All parts in one call, unless one is of the log: each object of the log is looked for."""
         if any(part.name.startswith(SEGMENTS) for part in parts):
             return await get_each(self, parts)
         return await self._main.get_parts(parts)

@@ -57,7 +57,7 @@ class HydratingTable(RocksTable):
         self._are_stalls_raised = False
         """RocksDB slows writers down at more files than the options say."""
         self._has_logged = False
-        """That RocksDB's words are not known."""
+        """Whether the log has `table_fetched_whole`: it is there once for a table."""
 
     def get(self, key: bytes) -> bytes | None:
         try:

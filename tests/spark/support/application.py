@@ -173,7 +173,7 @@ class Application:
         return self._log_file.read_text(errors="replace")
 
     def all_settings(self) -> dict[str, str]:
-        """Its own, and those that were given."""
+        """The settings of every application of the tests, and those given to this one."""
         local = self.place.root / "local"
         return {
             "spark.local.dir": str(local),

@@ -81,7 +81,7 @@ def processor(arguments: JobArguments) -> Job:
 
 
 def topics(arguments: JobArguments) -> Job:
-    """Of a topic into another one; `own` are the bootstrap servers and both."""
+    """Copies a topic of Kafka into another one; `own` has the bootstrap servers and both topics."""
     bootstrap, source, target = arguments.own
     job, stop = Job("topics"), None if arguments.follow else "latest"
     messages = job.source(KafkaSource(source, bootstrap=bootstrap, value="json", stop=stop))
@@ -93,7 +93,7 @@ def topics(arguments: JobArguments) -> Job:
 
 
 def table(arguments: JobArguments) -> Job:
-    """Of files into a table of the database that `own` names."""
+    """Counts the records of files into a table of PostgreSQL; `own` has the connection string."""
     (conninfo,) = arguments.own
     job = Job("table")
     counts = _keyed(job, arguments).window(Tumbling("5s")).count()

@@ -38,9 +38,9 @@ class Tried(NamedTuple):
     job: str
     sources: tuple[str, ...] = ("source",)
     directory: str = "."
-    """Of all sources, which the job is given as its input."""
+    """The directory above those of all sources, which the job is given as its input."""
     updates: bool = False
-    """Its rows are growing values of keys: the last one of a key is compared."""
+    """Whether a job emits a key again with a greater value: the last one of a key is compared."""
 
 
 JOBS: Final = {

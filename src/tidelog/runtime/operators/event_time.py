@@ -106,15 +106,16 @@ class AssignEventTime(Operator):
     def watermark_of(self, origin: Origin) -> int | None:
         """The watermark of an origin: later records of it have greater times; None: not known."""
         latest = self._latest.get(origin)
-        if latest is None:
-            return None
-        return max(latest - self.options.max_delay_ms - 1, UNKNOWN)
+        return None if latest is None else self._watermark(latest)
 
     @property
     def watermarks(self) -> dict[Origin, int]:
-        """Those of all origins that had records."""
-        delay = self.options.max_delay_ms + 1
-        return {origin: max(latest - delay, UNKNOWN) for origin, latest in self._latest.items()}
+        """The watermark of every origin that had records."""
+        return {origin: self._watermark(latest) for origin, latest in self._latest.items()}
+
+    def _watermark(self, latest: int) -> int:
+        """The watermark after a greatest event time."""
+        return max(latest - self.options.max_delay_ms - 1, UNKNOWN)
 
 
 def _newest(times: list[Any]) -> int:

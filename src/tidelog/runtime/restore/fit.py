@@ -170,16 +170,14 @@ def rehearse(plan: RestorePlan, config: JobConfig, clock: Clock) -> RestorePlan:
     a processor cannot be made or its `init` fails.
     """
     migrations: dict[str, Sequence[StateMigration]] = {}
+    allowed = config.allow_non_restored_state
     for vertex in plan.vertices:
         operator = plan.operators.get(vertex.id)
         if operator is None or fully_finished(operator):
             continue
         if vertex.head.keyed and vertex.head.state is None:
             rehearsal = plan.rehearsal_of(vertex, operator)
-            open_once(
-                *(vertex.head, rehearsal, config.key_groups, clock),
-                config.allow_non_restored_state,
-            )
+            open_once(vertex.head, rehearsal, config.key_groups, clock, allowed)
             if rehearsal.migrations:
                 migrations[vertex.id] = tuple(rehearsal.migrations.values())
     migrated = plan.migrated | migrations.keys()

@@ -82,8 +82,7 @@ class JobPlan:
     @property
     def needs_clock(self) -> bool:
         """Whether something happens at a processing time, also in batches without input."""
-        makers = [node.operator() for node in self.nodes if node.makes_watermarks and node.operator]
-        options = [maker.options for maker in makers if isinstance(maker, AssignEventTime)]
+        options = [_event_time_options(node) for node in self.nodes if node.makes_watermarks]
         idle = any(one.idle_after_ms is not None for one in options)
         return idle or any(map(self.ticks, self.operators))
 
@@ -94,13 +93,10 @@ class JobPlan:
         inputs: dict[str, TimeInput] = {}
         for head, edge, _ in self.inputs(node):
             maker = self._maker(head, edge.node)
-            name, options = self._input_name(head, maker), EventTimeOptions()
+            name = self._input_name(head, maker)
             if name is None:
                 continue
-            if maker is not None and maker.operator is not None:
-                operator = maker.operator()
-                assert isinstance(operator, AssignEventTime), "what makes watermarks is one"
-                options = operator.options
+            options = EventTimeOptions() if maker is None else _event_time_options(maker)
             splits = sources[head.id].splits if head.id in sources else {}
             delays = options.max_delay_ms, options.idle_after_ms
             inputs[name] = TimeInput(name, *delays, splits)
@@ -265,6 +261,14 @@ def _check(node: Node) -> None:
             "values at the end of the data, which a query does not have",
             "pass emit_updates=True, or use a window",
         )
+
+
+def _event_time_options(maker: Node) -> EventTimeOptions:
+    """How a node makes watermarks."""
+    assert maker.operator is not None
+    operator = maker.operator()
+    assert isinstance(operator, AssignEventTime), "what makes watermarks is one"
+    return operator.options
 
 
 def _before(node: Node) -> set[int]:

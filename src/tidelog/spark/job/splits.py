@@ -78,8 +78,8 @@ class ReadAhead:
         self._discovered_at = -inf
         self._splits: dict[str, _Split] = {}
         for name, (data, records) in (offset or {}).get(SPLITS, {}).items():
-            is_ended, position = self._encoding.decode(b64decode(data))[:2]
-            self._splits[name] = _Split(position, records, is_ended)
+            stored = _decoded(self._encoding, data)
+            self._splits[name] = _Split(stored.position, records, stored.is_ended)
         ended_splits = [name for name, split in self._splits.items() if split.is_ended]
         names = self._discover(None if offset is None else read_source.source.new_split_position)
         with user_code(read_source.name):
@@ -102,8 +102,8 @@ class ReadAhead:
         """How far the source is read."""
         splits: dict[str, tuple[str, int]] = {}
         for name, split in sorted(self._splits.items()):
-            data = self._encoding.encode([split.is_ended, split.position])
-            splits[name] = b64encode(data).decode(), split.records
+            data = _encoded(self._encoding, split.position, is_ended=split.is_ended)
+            splits[name] = data, split.records
         return {SOURCE: self._source.name, SPLITS: splits}
 
     def close(self) -> None:
@@ -142,6 +142,15 @@ class ReadAhead:
                 return
 
 
+def _encoded(encoding: ObjectEncoding, position: Any, *, is_ended: bool = False) -> str:
+    """How far a split is read, as an offset has it."""
+    return b64encode(encoding.encode([is_ended, position])).decode()
+
+
+def _decoded(encoding: ObjectEncoding, data: str) -> SplitPosition:
+    return SplitPosition(*encoding.decode(b64decode(data)))
+
+
 class Range(NamedTuple):
     """The records of a split in a batch, as a row of `RANGE_SCHEMA`."""
 
@@ -156,13 +165,12 @@ def ranges(read_source: OwnSource, start: Mapping[str, Any], end: Mapping[str, A
     encoding = read_source.encoding()
     # Splits that are there from the beginning begin at their start.
     first = read_source.source.new_split_position if start[SPLITS] is not None else None
-    new, begun = b64encode(encoding.encode([False, first])).decode(), start[SPLITS] or {}
+    new, begun = _encoded(encoding, first), start[SPLITS] or {}
     parts: list[Range] = []
     for split, (data, records) in end[SPLITS].items():
         start_data, start_records = begun.get(split, (new, 0))
-        was_ended, is_ended = (
-            bool(encoding.decode(b64decode(text))[0]) for text in (start_data, data)
-        )
+        was_ended = _decoded(encoding, start_data).is_ended
+        is_ended = _decoded(encoding, data).is_ended
         if records > start_records or is_ended > was_ended:
             position = b64decode(start_data)
             parts.append(Range(split, position, records - start_records, is_ended))
@@ -170,7 +178,7 @@ def ranges(read_source: OwnSource, start: Mapping[str, Any], end: Mapping[str, A
 
 
 class RangeReader:
-    """Reads ranges as the embedded source does; each is a task of its read_source."""
+    """Reads ranges as the embedded source does; each range is a task of Spark."""
 
     def __init__(self, read_source: OwnSource, clock: Clock | None = None) -> None:
         self.ended: list[str] = []
@@ -230,10 +238,8 @@ def own_frame(
     """
     from pyspark import cloudpickle  # noqa: PLC0415  (heavy)
 
-    source, what = (
-        read_source.source,
-        f"source {read_source.name!r}, a {type(read_source.source).__name__}",
-    )
+    source = read_source.source
+    what = f"source {read_source.name!r}, a {type(source).__name__}"
     waits = isinstance(source, PushSource) or (source.blocking and not source.reads_without_waiting)
     if waits:
         raise refused(

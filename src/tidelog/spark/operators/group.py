@@ -61,9 +61,9 @@ class OperatorPlan(msgspec.Struct, frozen=True, eq=False):
     operator: OperatorFactory
     description: OperatorDescription
     ticks: bool
-    """It has timers of processing time."""
+    """Whether the operator has timers of processing time."""
     inputs: tuple[TimeInput, ...]
-    """Those with watermarks; none: it has no event time."""
+    """The inputs that have watermarks; none: the operator has no event time."""
     stage: StagePlan
     key_types: DeclaredType | None = None
     value_types: DeclaredType | None = None
@@ -175,14 +175,14 @@ class GroupOperator:
 
     def handleInputRows(self, key: Any, rows: Iterable[Any], timerValues: Any) -> Iterator[Any]:
         """Records and marks of one key group in this batch."""
-        call = _Call(0, [], [])
+        now_ms, data, marks = 0, list[bytes](), list[bytes]()
         for row in rows:
-            call = call._replace(now_ms=row.tidelog_now)
+            now_ms = row.tidelog_now  # the same in all
             if row[DATA] is not None:
-                call.data.append(bytes(row[DATA]))
+                data.append(bytes(row[DATA]))
             else:
-                call.marks.append(bytes(row[TIMES]))
-        return map(OutputRow, self._run(key[0], call))
+                marks.append(bytes(row[TIMES]))
+        return map(OutputRow, self._run(key[0], _Call(now_ms, data, marks)))
 
     def handleExpiredTimer(
         self, key: Any, timerValues: Any, expiredTimerInfo: Any

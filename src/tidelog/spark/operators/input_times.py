@@ -58,7 +58,7 @@ class _Split(msgspec.Struct, array_like=True):
 
 class _Input(msgspec.Struct, array_like=True):
     reached: int | None
-    """Its greatest watermark so far."""
+    """The greatest watermark that the input has had."""
     active_ms: int
     is_idle: bool
     delay_ms: int
@@ -111,7 +111,7 @@ class InputTimes:
 
     @property
     def watermark(self) -> int | None:
-        """That of the slowest input that is not idle; None: not known."""
+        """The watermark of the slowest input that is not idle; None: not known."""
         for name, known in self._inputs.items():
             # The last split that ends moves event time, too; others hold it back.
             now = self._of_splits(name) if known.splits else self._ended.get(name)

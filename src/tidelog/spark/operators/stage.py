@@ -113,6 +113,8 @@ class Stage:
         self._branches: dict[int, Branch] = {}
         self._partitioners: dict[int, ByKey] = {}
         self._operators: dict[str, Operator] = {}
+        self._makers: dict[str, AssignEventTime] = {}
+        """The operators that make watermarks."""
         self._passed: dict[str, int | None] = {}
         """By step the watermark of the split before the records that are pushed."""
         self._marked: dict[int, dict[Hashable, int]] = {}
@@ -120,6 +122,8 @@ class Stage:
             with _call(step.name):
                 self._operators[step.name] = operator = step.operator()
                 operator.open(_context(step.name))
+            if isinstance(operator, AssignEventTime):
+                self._makers[step.name] = operator
         for routes in plan.routes.values():
             for branch in (route.to for route in routes if isinstance(route.to, Branch)):
                 self._branches[branch.number] = branch
@@ -129,9 +133,8 @@ class Stage:
     def read_from(self, split: str) -> None:
         """The records that follow are of this split of the source."""
         self._split, self._number = split, 0
-        for operator in self._operators.values():
-            if isinstance(operator, AssignEventTime):
-                operator.read_from(split)
+        for maker in self._makers.values():
+            maker.read_from(split)
 
     def read_on(self, origin: str) -> None:
         """The output of a key group follows; event time after it is one for all of them."""
@@ -141,9 +144,8 @@ class Stage:
     def read(self, records: list[Any]) -> Iterator[Output]:
         """Records of the split, in the buffers of an embedded source: each moves event time."""
         for batch in _LIMIT.parts(Batch(records)):
-            for name, operator in self._operators.items():
-                if isinstance(operator, AssignEventTime):
-                    self._passed[name] = operator.watermark_of(self._split)
+            for name, maker in self._makers.items():
+                self._passed[name] = maker.watermark_of(self._split)
             yield from self.push((batch,))
 
     def push(self, batches: Iterable[Batch], name: str | None = None) -> Iterator[Output]:
@@ -172,10 +174,10 @@ class Stage:
         `ended`; None: all have, and no other batch has any of them.
         """
         for number, branch in self._branches.items():
-            operator = self._operators.get(branch.marked_by or "")
-            if branch.input is None or not isinstance(operator, AssignEventTime):
+            maker = self._makers.get(branch.marked_by or "")
+            if branch.input is None or maker is None:
                 continue
-            before, watermarks = self._marked.get(number), operator.watermarks
+            before, watermarks = self._marked.get(number), maker.watermarks
             if watermarks == (before or {}) and not ended:
                 continue
             self._marked[number] = watermarks

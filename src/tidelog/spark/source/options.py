@@ -143,7 +143,7 @@ class SourceOptions:
     work_dir: str | None
     access: StoreAccess
     before_end: bool
-    """Of a checkpoint with which the job ended the state before that."""
+    """Read the state before the end of the job, which the checkpoint that ended it has as well."""
 
 
 def read_options(options: Mapping[str, str]) -> SourceOptions:
