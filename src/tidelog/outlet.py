@@ -11,7 +11,6 @@ import fcntl
 import os
 import select
 import threading
-import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,13 +20,12 @@ from typing import Any, Final, TextIO
 
 from tidelog.concurrency import interruptible
 from tidelog.effects import daemon_thread
+from tidelog.fork import LockedObjects
 
 LIMIT_BYTES: Final = 1 << 20
 """What nobody reads takes no more memory than this."""
 PATIENCE_S: Final = 5.0
 """At its end a process waits so long for a reader that takes nothing."""
-
-_outlets: "Final[weakref.WeakSet[Outlet]]" = weakref.WeakSet()
 
 
 @dataclass(eq=False, slots=True)
@@ -172,6 +170,12 @@ class Outlet:
                 select.select([], [self._file], [])
 
 
+_outlets: Final[LockedObjects[Outlet]] = LockedObjects(
+    lambda each: each._changed,
+    Outlet._begin_anew,  # the parent writes what was there
+)
+
+
 @contextmanager
 def _alone(file: int) -> Iterator[None]:
     """No other process of a job prints there; its end releases the lock as well."""
@@ -200,23 +204,3 @@ def settle(stream: object) -> None:
     """Wait for the reader of an Outlet as `Outlet.settle`; nothing for other streams."""
     if isinstance(stream, Outlet):
         stream.settle()
-
-
-def _before_fork() -> None:
-    for each in list(_outlets):
-        each._changed.acquire()
-
-
-def _after_fork() -> None:
-    for each in list(_outlets):
-        each._changed.release()
-
-
-def _after_fork_in_child() -> None:
-    for each in list(_outlets):
-        each._begin_anew()  # the parent writes what was there
-
-
-os.register_at_fork(
-    before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child
-)

@@ -19,11 +19,9 @@ uploads nothing while the program does something else (docs/decisions/016-own-lo
 import asyncio
 import concurrent.futures
 import logging
-import os
 import selectors
 import sys
 import threading
-import weakref
 from collections.abc import Coroutine
 from threading import get_ident
 from typing import Any, Final, TypeVar
@@ -32,6 +30,7 @@ from tidelog import concurrency
 from tidelog.effects import Effects, SystemClock, daemon_thread, hold_thread, loop_thread
 from tidelog.errors import ConfigError
 from tidelog.events import Event
+from tidelog.fork import LockedObjects
 
 T = TypeVar("T")
 
@@ -39,9 +38,6 @@ logger = logging.getLogger(__name__)
 
 _LONG_TURN_S: Final = 5.0
 """A turn of the loop takes milliseconds. One that takes longer than this is reported."""
-_locks: "Final[weakref.WeakSet[LoopLock]]" = weakref.WeakSet()
-"""Those of all databases and views that this process has open."""
-
 
 LOOP: Final = object()
 
@@ -93,6 +89,11 @@ class LoopLock:
         self.selects, self.user = selects, None
         self.lock.release()
 
+    def begin_anew(self) -> None:
+        """In a forked process."""
+        # Callers that see `loop_waits` look at `forked` next: the loop never takes this lock.
+        self.forked = self.loop_waits = True
+
     def check_between_operations(self) -> None:
         """Raise ConfigError where the caller is within an operation, or runs in the loop's thread:
         it would wait for itself.
@@ -109,26 +110,8 @@ class LoopLock:
                 )
 
 
-def _before_fork() -> None:
-    for loop_lock in list(_locks):
-        loop_lock.lock.acquire()
-
-
-def _after_fork() -> None:
-    for loop_lock in list(_locks):
-        loop_lock.lock.release()
-
-
-def _after_fork_in_child() -> None:
-    for loop_lock in list(_locks):
-        # Callers that see `loop_waits` look at `forked` next: the loop never takes this lock.
-        loop_lock.forked = loop_lock.loop_waits = True
-        loop_lock.lock.release()
-
-
-os.register_at_fork(
-    before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child
-)
+_locks: Final[LockedObjects[LoopLock]] = LockedObjects(lambda each: each.lock, LoopLock.begin_anew)
+"""Those of all databases and views that this process has open."""
 
 
 class _Selector(selectors.DefaultSelector):

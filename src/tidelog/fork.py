@@ -1,0 +1,51 @@
+"""Locks and forks: in a forked process no thread runs that would release what it had taken.
+
+Invariant: the thread that forks holds the locks of all registered objects meanwhile, so what they
+guard is whole in the child and nobody has them there. What is released afterwards is exactly what
+was taken: other threads make objects, and drop some, while one forks. In the child nothing knows an
+object that was made so late.
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+T = TypeVar("T")
+
+
+class LockedObjects(Generic[T]):
+    """The objects of one class that exist in this process, each with a lock of its own."""
+
+    def __init__(self, lock_of: Callable[[T], Any], begin_anew: Callable[[T], None]) -> None:
+        """`begin_anew` is called with each object in the child."""
+        self._lock_of, self._begin_anew = lock_of, begin_anew
+        self._objects: WeakKeyDictionary[T, None] = WeakKeyDictionary()
+        self._forking = threading.local()
+        os.register_at_fork(
+            before=self._acquire,
+            after_in_parent=self._release,
+            after_in_child=self._begin_all_anew,
+        )
+
+    def add(self, each: T) -> None:
+        self._objects[each] = None
+
+    def _existing(self) -> list[T]:
+        # `keyrefs` copies in one step: other threads add objects while one forks.
+        return [each for ref in self._objects.keyrefs() if (each := ref()) is not None]
+
+    def _acquire(self) -> None:
+        self._forking.held = held = ExitStack()
+        for each in self._existing():
+            held.enter_context(self._lock_of(each))
+
+    def _release(self) -> None:
+        self._forking.held.close()
+
+    def _begin_all_anew(self) -> None:
+        self._release()
+        for each in self._existing():
+            self._begin_anew(each)
