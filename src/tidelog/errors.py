@@ -153,6 +153,10 @@ class ObjectNotFoundError(StorageError):
     """The named object does not exist."""
 
 
+class CheckpointNotFoundError(ConfigError, ObjectNotFoundError):
+    """A store has no checkpoint of the number or name that the user chose; others may be there."""
+
+
 class ObjectExistsError(StorageError):
     """A create-once write found the name taken."""
 

@@ -124,6 +124,7 @@ CAUSES: dict[str, tuple[int, Callable[[Place], Result]]] = {
     "the job's file or module is not there": (EXIT_USAGE, run(job="HERE/late.py:job")),
     "the key file holds no key": (EXIT_USAGE, run("--encryption-key", "file:HERE/no.key")),
     "the store's URL is none": (EXIT_USAGE, run("--store", "s3:/b/c")),
+    "the store has no such checkpoint": (EXIT_USAGE, run("--restore-checkpoint", "99")),
 }
 """By cause: the code, and a run that ends by it."""
 
@@ -139,6 +140,7 @@ ELSEWHERE = {
 CLASSES = {
     "ConfigError": EXIT_USAGE,
     "FencedError": EXIT_FENCED,
+    "CheckpointNotFoundError": EXIT_USAGE,
     "StateDefinitionError": EXIT_USAGE,
 }
 """Errors whose code is not 1."""
