@@ -18,6 +18,7 @@ from typing import Any, cast
 from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.runtime.channels.copies import copies_of
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
+from tidelog.runtime.operators.answers import Combining
 from tidelog.runtime.operators.operator import (
     TIMERS_PER_STEP,
     Operator,
@@ -335,7 +336,7 @@ class SessionWindow(Operator):
         return iter(())
 
 
-class AggregateSessions(SessionWindow):
+class AggregateSessions(Combining, SessionWindow):
     """Combines a value of every record; emits (key, start, end, value)."""
 
     value_name = "values"
@@ -351,7 +352,7 @@ class AggregateSessions(SessionWindow):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._combined = self._sessions.values.combining(self._combine)
+        self._look(context.operator, self._sessions.values)
 
     def _values_of(self, records: list[Any]) -> list[Any]:
         values = map_all(self._value_of, records)

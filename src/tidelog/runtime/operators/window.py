@@ -23,6 +23,7 @@ from typing import Any, Final, cast
 from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.runtime.channels.copies import copies_of
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
+from tidelog.runtime.operators.answers import Combining
 from tidelog.runtime.operators.operator import (
     TIMERS_PER_STEP,
     Operator,
@@ -260,7 +261,7 @@ class _Window(Operator):
         raise NotImplementedError
 
 
-class AggregateWindow(_Window):
+class AggregateWindow(Combining, _Window):
     """Combines a value of every record; emits (key, window start, value)."""
 
     kind = "window-aggregate"
@@ -279,7 +280,7 @@ class AggregateWindow(_Window):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._combined = self._values.combining(self._combine)
+        self._look(context.operator, self._values)
 
     def _add_rows(self, rows: list[bytes], records: list[Any]) -> list[bytes]:
         values = map_all(self._value_of, records)
