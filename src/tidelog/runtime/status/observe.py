@@ -52,7 +52,7 @@ def status_of(runner: JobRunner) -> JobStatus:
     incarnation, subtasks = runner.incarnation, runner.subtasks
     status = JobStatus(
         job=runner.job.name,
-        phase="starting",
+        phase="ending" if runner.ending else "starting",
         at_s=runner.effects.clock.monotonic(),
         generation=runner.generation,
         memory=MemoryStatus(runner.config.memory),
@@ -60,9 +60,10 @@ def status_of(runner: JobRunner) -> JobStatus:
     )
     if runner.states is not None:
         restored = runner.states.start.plan.checkpoint
-        phase: Phase = "starting" if restored is None else "restoring"
+        if restored is not None and not runner.ending:
+            status = replace(status, phase="restoring")
         tasks = subtasks.tasks if subtasks is not None else ()
-        status = _of_process(replace(status, phase=phase), runner.states, tasks, runner.running)
+        status = _of_process(status, runner.states, tasks, runner.running)
     if incarnation is not None:
         status = replace(
             status,

@@ -20,7 +20,8 @@ from tidelog.runtime.status.storage import (
     UploadsStatus,
 )
 
-Phase = Literal["starting", "restoring", "running", "stopped", "finished"]
+Phase = Literal["starting", "restoring", "running", "ending", "stopped", "finished"]
+"""`ending`: it failed or was interrupted, and releases what it has."""
 
 
 @dataclass(frozen=True, slots=True)
