@@ -91,7 +91,7 @@ class PlainText:
     def __init__(self, file: InputFile, position: Any, *, follow: bool) -> None:
         self._file = file
         position = position or (0, None, mark_of(b""))
-        check_position(file.path, position, fits=len(position) == 3)
+        check_position(file.path, fits=len(position) == 3)
         offset, limit, mark = position
         now = file.identity.st_size
         self.ends_at = None if follow else now

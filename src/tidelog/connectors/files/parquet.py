@@ -159,7 +159,7 @@ class ParquetReader(SplitReader):
         input_file.close()
         self.position = list(position or (groups.start, 0, rows, self._mark))
         fits = len(self.position) == 4 and type(self.position[2]) is int
-        check_position(path, position, fits=fits)
+        check_position(path, fits=fits)
         if self.position[2] != rows:
             raise StorageError(
                 f"Parquet file {path}",

@@ -208,13 +208,13 @@ def _storable(split: str) -> str:
     return split
 
 
-def check_position(path: Path, position: object, *, fits: bool) -> None:
+def check_position(path: Path, *, fits: bool) -> None:
     """Raises RestoreError for a position that another kind of source has stored."""
     if not fits:
         raise RestoreError(
             f"input file {path}",
             expected="a position in it of this kind of source",
-            found=f"{position}, of another kind that had the source's name before",
+            found="that of another kind that had the source's name before",
             action="go back to that kind; or give this source another name= and drop the positions "
             "of the other with --allow-non-restored-state: all files are read again",
         )

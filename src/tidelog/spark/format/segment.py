@@ -183,5 +183,5 @@ def _footer_entry(entry: SparkEntry, where: str) -> FooterEntry:
     directory = f"{number}/{entry.subtask}{slash}{store}"
     name = ChangelogName.of(directory, entry.first, entry.id)
     if name is None or entry.kind != BlockKind.SPARK_CHANGELOG:
-        raise damaged(where, "a footer index of Spark's changelogs", f"the entry {entry}")
+        raise damaged(where, "a footer index of Spark's changelogs", f"that of {entry}")
     return FooterEntry(name, entry.offset, entry.length, entry.piece, entry.pieces)
