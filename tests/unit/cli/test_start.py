@@ -71,7 +71,7 @@ def test_the_package_alone_imports_none_of_its_modules() -> None:
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     modules = set(run.stdout.split())
     assert not modules & LIBRARIES
-    assert {name for name in modules if name.startswith("tidelog")} == {"tidelog"}
+    assert {name for name in modules if name.startswith("tidelog")} == {"tidelog", "tidelog.public"}
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("--version",)], ids=" ".join)
