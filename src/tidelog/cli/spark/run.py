@@ -109,6 +109,7 @@ def run_command(
     """
     from tidelog.cli.run.definition import load_job  # noqa: PLC0415  # not needed for --help
     from tidelog.runtime.config import JobArguments  # noqa: PLC0415
+    from tidelog.spark.failures import translated  # noqa: PLC0415
     from tidelog.spark.job.sources import SourceOptions  # noqa: PLC0415
     from tidelog.spark.jobs import run  # noqa: PLC0415
 
@@ -116,7 +117,13 @@ def run_command(
         job,
         JobArguments(options.input, options.output, options.include, options.follow, arguments),
     )
-    with _session(job, options) as spark, _ending() as stopped:
+    handling = translated(
+        UnavailableError,
+        f"the query of job {definition.name!r}",
+        expected="every batch to be handled",
+        action="correct what it says and start again: the query resumes with that batch",
+    )
+    with _session(job, options) as spark, _ending() as stopped, handling:
         query = run(
             definition,
             checkpoint=options.checkpoint,
@@ -134,7 +141,7 @@ def run_command(
             endpoint=endpoint,
             encryption_key=encryption_key,
         )
-        is_ended = _waited(query, definition.name, stopped)
+        is_ended = _waited(query, stopped)
         late = sum(query.late_records.values())
     outcome = "ended" if is_ended else "stopped"
     output.show(
@@ -144,20 +151,12 @@ def run_command(
     return EXIT_OK if is_ended else EXIT_INTERRUPTED
 
 
-def _waited(query: "JobQuery", name: str, stopped: list[int]) -> bool:
+def _waited(query: "JobQuery", stopped: list[int]) -> bool:
     """Wait until the query has ended, or a signal stops it; whether it has ended."""
-    from tidelog.spark.session import translated  # noqa: PLC0415  # not needed for --help
-
-    with translated(
-        UnavailableError,
-        f"the query of job {name!r}",
-        expected="every batch to be handled",
-        action="correct what it says and start again: the query resumes with that batch",
-    ):
-        while not query.wait(_LOOK_S):
-            if stopped:
-                query.stop()
-                return False
+    while not query.wait(_LOOK_S):
+        if stopped:
+            query.stop()
+            return False
     return True
 
 
