@@ -183,8 +183,7 @@ class ThreadOffload:
         return queue
 
     def close(self, *, wait: bool = True) -> None:
-        """End the threads; without `wait` what is under way ends later, at the latest before the
-        process does."""
+        """End the threads; without `wait` what is under way ends later, or with the process."""
         self._closed = True
         _end_threads(self._idle)
         self._pool.shutdown(wait=wait, cancel_futures=True)

@@ -6,9 +6,7 @@ from tidelog.credentials import masked
 
 
 class LogFields(dict[str, object]):
-    """The fields of a record by name, without secrets; `lines line` stands for a number with its
-    noun: 2 lines.
-    """
+    """The fields of a record, without secrets; `lines line` is a number and its noun: 2 lines."""
 
     def __init__(self, fields: Mapping[str, object]) -> None:
         super().__init__({name: _without_secret(value) for name, value in fields.items()})

@@ -57,9 +57,7 @@ def parse_checkpoint(text: str) -> CheckpointName:
 
 
 async def find(store: ObjectStore, checkpoint: CheckpointName) -> Checkpoint:
-    """The checkpoint of a number or name; raises as `find_checkpoint`, for a name
-    ObjectNotFoundError.
-    """
+    """The checkpoint of a number or name; raises as `find_checkpoint`, and ObjectNotFoundError."""
     if not isinstance(checkpoint, str):
         return await find_checkpoint(store, checkpoint)
     names: list[str] = []

@@ -161,8 +161,7 @@ class SubtaskState(msgspec.Struct, frozen=True, omit_defaults=True):
     operator_state: tuple[OperatorPiece, ...] = ()
     """State that belongs to no key."""
     updates: int = 0
-    """Puts, deletes and appends that the changes combine, since the subtask's state was first
-    written."""
+    """Puts, deletes and appends that the changes combine, since the state was first written."""
 
     @property
     def upto(self) -> SeqNo:
@@ -209,8 +208,7 @@ class OperatorState(msgspec.Struct, frozen=True, omit_defaults=True):
     states: tuple[StateInfo, ...]
     subtasks: tuple[SubtaskState, ...]
     chain: tuple[str, ...] | None = None
-    """The operators that its tasks run after it; written when all its subtasks have finished, and
-    these operators with them."""
+    """The operators that its tasks run after it; written when all of its subtasks have finished."""
     key_types: tuple[str, ...] = ()
     """Types of the keys it has state for; empty: not known."""
     source_types: tuple[str, ...] = ()

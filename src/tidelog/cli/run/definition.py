@@ -1,6 +1,4 @@
-"""The job that a command names: found in a module, a file or the examples, and built with the
-arguments of the command.
-"""
+"""Finds the job that a command names, in a module, a file or the examples, and builds it."""
 
 import importlib
 import inspect

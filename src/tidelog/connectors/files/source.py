@@ -30,8 +30,7 @@ from tidelog.runtime.source import Source
 from tidelog.storage import errors
 
 MARKED_BYTES: Final = 1024
-"""Bytes at the start of a text, and before a position in it, that are compared with those that were
-read before."""
+"""Bytes at a text's start, and before a position in it, that are compared with earlier ones."""
 _REDISCOVER_S: Final = 1.0
 
 

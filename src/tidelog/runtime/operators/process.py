@@ -137,9 +137,7 @@ class Process(Operator):
         yield from outputs.rest()
 
     def _pieces(self, rows: list[Any]) -> Iterator[list[Any]]:
-        """The rows of a key in their order, at a time as many as do not take long: nothing can
-        interrupt a handler.
-        """
+        """The rows of a key in order, few at a time: nothing can interrupt a handler."""
         if len(rows) == 1:
             yield rows
             return

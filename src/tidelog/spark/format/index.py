@@ -50,9 +50,7 @@ def segments_of(entries: Iterable[IndexEntry]) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class IndexDocument:
-    """The changelogs of the batches [first, last]; `segments` gives the length in bytes of every
-    segment that pieces name.
-    """
+    """The changelogs of the batches [first, last], and the bytes of the segments they are in."""
 
     first: int
     last: int

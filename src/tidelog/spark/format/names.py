@@ -61,9 +61,7 @@ class ChangelogName:
 
     @classmethod
     def parse(cls, relative: str) -> Self | None:
-        """The name in a path relative to `state`; None for every other file, such as a changelog
-        without a checkpoint id.
-        """
+        """The name in a path relative to `state`; None for others, as a changelog without an id."""
         match = _CHANGELOG.fullmatch(relative)
         if match is None:
             return None

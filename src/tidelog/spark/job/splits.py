@@ -271,9 +271,7 @@ def own_frame(
 
 
 def _checked(read_source: OwnSource, offset: Mapping[str, Any]) -> dict[str, int | None]:
-    """The splits that have not ended, with the greatest event time that was read there; raises
-    RestoreError for one that cannot go on.
-    """
+    """The splits that have not ended, with their greatest event time; raises RestoreError."""
     encoding, splits = read_source.encoding(), dict[str, int | None]()
     for name, data in stored_splits(offset).items():
         split = SplitPosition(*encoding.decode(data))

@@ -25,8 +25,7 @@ class TimeInput(msgspec.Struct, frozen=True, eq=False):
     max_delay_ms: int = 0
     idle_after_ms: int | None = None
     splits: Mapping[str, int | None] = {}
-    """The splits that event time waits for from the start, and the greatest event time that was
-    read there; None: unknown."""
+    """The splits event time waits for from the start, and their greatest event time, if known."""
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True):

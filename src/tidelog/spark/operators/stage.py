@@ -49,8 +49,7 @@ class Branch(msgspec.Struct, frozen=True, eq=False):
     input: str | None = None
     """What the target calls the watermarks of these records; None: it has no event time."""
     marked_by: str | None = None
-    """The step that makes these watermarks; None: they are those of the operator that the stage
-    begins with."""
+    """The step that makes these watermarks; None: the operator that the stage begins with."""
 
 
 class Route(msgspec.Struct, frozen=True, eq=False):
