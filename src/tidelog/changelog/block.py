@@ -18,13 +18,7 @@ import msgspec
 import zstandard
 
 from tidelog.changelog.change import ChangeBatch
-from tidelog.changelog.columns import (
-    LARGE_PAYLOAD,
-    MAX_PAYLOAD_BYTES,
-    Columns,
-    check_size,
-    encode,
-)
+from tidelog.changelog.columns import LARGE_PAYLOAD, MAX_PAYLOAD_BYTES, Columns, check_size, encode
 from tidelog.changelog.upload_config import COMPRESSION_LEVEL
 from tidelog.errors import OLDER_CHECKPOINT, CorruptObjectError, FormatVersionError, InvariantError
 from tidelog.ids import KeyGroup, SeqNo

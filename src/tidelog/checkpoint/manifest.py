@@ -17,11 +17,7 @@ from tidelog.checkpoint.formats import FORMATS, check_formats
 from tidelog.errors import OLDER_CHECKPOINT, CorruptObjectError
 from tidelog.ids import CheckpointId, Generation, MaterializationId, SeqNo, Slot
 from tidelog.storage import object_names
-from tidelog.storage.document import (
-    FORMAT_VERSION,
-    open_document,
-    seal_document,
-)
+from tidelog.storage.document import FORMAT_VERSION, open_document, seal_document
 
 SlotRanges: TypeAlias = tuple[tuple[Slot, Slot], ...]
 """Slot numbers as ranges, first and last inclusive, in ascending order."""
@@ -228,9 +224,7 @@ class OperatorState(msgspec.Struct, frozen=True, omit_defaults=True):
         return replace(self, subtasks=tuple(replace(s, **changes) for s in self.subtasks))
 
 
-def subtasks_of(
-    operators: Iterable[OperatorState],
-) -> Iterator[tuple[OperatorState, SubtaskState]]:
+def subtasks_of(operators: Iterable[OperatorState]) -> Iterator[tuple[OperatorState, SubtaskState]]:
     """All subtasks of operators, each with its operator."""
     for operator in operators:
         for subtask in operator.subtasks:

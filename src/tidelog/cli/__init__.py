@@ -179,7 +179,7 @@ _SPARK: Final = _commands(
     ("run", ".spark.run:run_command", "Run a job as a query of Spark."),
 )
 _STORE: Final = _commands(
-    ("check", ".store.health:check_command", "Test whether a store keeps what jobs rely on."),
+    ("check", ".store.health:check_command", "Test whether a store keeps what jobs rely on.")
 )
 
 

@@ -78,8 +78,7 @@ class QueryOptions:
         help="The most records of a split of a source of your own in a batch.",
     )
     kafka: Mapping[str, str] = declared(
-        "--kafka",
-        **{**CONF, "help": "An option of Spark's source for Kafka; may be repeated."},
+        "--kafka", **{**CONF, "help": "An option of Spark's source for Kafka; may be repeated."}
     )
     master: str | None = declared(
         "--master", metavar="URL", help="Spark's master; by default local[*]."
@@ -113,8 +112,7 @@ def run_command(
     from tidelog.spark.jobs import run  # noqa: PLC0415
 
     definition = load_job(
-        job,
-        JobArguments(options.input, options.output, options.include, options.follow, arguments),
+        job, JobArguments(options.input, options.output, options.include, options.follow, arguments)
     )
     with _session(job, options) as spark, _ending() as stopped:
         query = run(

@@ -19,12 +19,7 @@ import click
 from tidelog.catalog.locate import CheckpointName, parse_checkpoint
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
 from tidelog.cli.effects import command_effects
-from tidelog.cli.exit_codes import (
-    EXIT_INTERRUPTED,
-    EXIT_PROBLEM,
-    EXIT_UNDECIDED,
-    exit_code_of,
-)
+from tidelog.cli.exit_codes import EXIT_INTERRUPTED, EXIT_PROBLEM, EXIT_UNDECIDED, exit_code_of
 from tidelog.cli.options import add_options, encryption_key_option, endpoint_option, option
 from tidelog.cli.output import Output, defect, print_traceback
 from tidelog.effects import Effects

@@ -17,12 +17,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from tidelog.connectors import transactions
-from tidelog.connectors.transactions import (
-    CLONE,
-    TransactionId,
-    Writer,
-    check_begins,
-)
+from tidelog.connectors.transactions import CLONE, TransactionId, Writer, check_begins
 from tidelog.errors import ConfigError, ObjectNotFoundError, require
 from tidelog.ids import CheckpointId
 from tidelog.options.units import plural

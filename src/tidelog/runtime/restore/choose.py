@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tidelog.checkpoint.finished import without_transactions
-from tidelog.checkpoint.manifest import (
-    Checkpoint,
-    OperatorState,
-    SubtaskState,
-    is_canonical,
-)
+from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState, is_canonical
 from tidelog.checkpoint.slots import SlotLog, after_all
 from tidelog.checkpoint.startup import History, resumable
 from tidelog.errors import ConfigError, RestoreError

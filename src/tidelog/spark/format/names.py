@@ -35,15 +35,10 @@ class ChangelogName:
     id: str
 
     @property
-    def operator_id(self) -> str:
-        """Operator and store, as the footer of a segment names them."""
-        return str(self.operator) if self._is_default else f"{self.operator}/{self.store}"
-
-    @property
     def directory(self) -> str:
         """The directory of the state store; the default store has none of its own."""
         directory = f"{self.operator}/{self.partition}"
-        return directory if self._is_default else f"{directory}/{self.store}"
+        return directory if self.store == DEFAULT_STORE else f"{directory}/{self.store}"
 
     @property
     def path(self) -> str:
@@ -54,10 +49,6 @@ class ChangelogName:
     def sort_key(self) -> tuple[str, int, str]:
         """Directory, version and id, in the order by which the index sorts."""
         return self.directory, self.version, self.id
-
-    @property
-    def _is_default(self) -> bool:
-        return self.store == DEFAULT_STORE
 
     @classmethod
     def parse(cls, relative: str) -> Self | None:

@@ -355,9 +355,7 @@ def _source_state(
     subtask = log.finish()
     groups = range_of(0, target.key_groups, 1)
     state = SubtaskState(
-        *(0, groups.first, groups.last, subtask.end, _TABLE),
-        log=subtask.log,
-        start=target.start,
+        *(0, groups.first, groups.last, subtask.end, _TABLE), log=subtask.log, start=target.start
     )
     return OperatorState(
         source.source, target.key_groups, target.states, (state,), source_types=source.types

@@ -285,11 +285,7 @@ def _data_source(
     read_source: OwnSource, begin: Mapping[str, Any] | None, offset: Mapping[str, Any] | None
 ) -> type["DataSource"]:
     """A data source of PySpark for one source of a job."""
-    from pyspark.sql.datasource import (  # noqa: PLC0415  (heavy)
-        DataSource,
-        DataSourceStreamReader,
-        InputPartition,
-    )
+    from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition  # noqa: PLC0415  (heavy)
 
     class Reader(DataSourceStreamReader):
         def __init__(self) -> None:

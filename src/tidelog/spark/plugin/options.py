@@ -104,8 +104,7 @@ OPTIONS: Final = (
         "Parallel uploads: of the driver for a query, of an executor for a large changelog.",
     ),
     PluginOption(
-        *("upload.deadline", "60s", *_TIME),
-        "How long an upload is retried before it has failed.",
+        *("upload.deadline", "60s", *_TIME), "How long an upload is retried before it has failed."
     ),
     PluginOption(
         *("barrier.timeout", "120s", *_TIME),
