@@ -182,9 +182,9 @@ def _ending() -> Iterator[list[int]]:
         received.append(number)
 
     signals = signal.SIGINT, signal.SIGTERM
-    before: dict[signal.Signals, Any] = {each: signal.signal(each, take) for each in signals}
+    before: dict[signal.Signals, Any] = {number: signal.signal(number, take) for number in signals}
     try:
         yield received
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)

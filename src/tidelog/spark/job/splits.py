@@ -78,8 +78,8 @@ class ReadAhead:
         self._discovered_at = -inf
         self._splits: dict[str, _Split] = {}
         for name, (data, records) in (offset or {}).get(SPLITS, {}).items():
-            stored = _decoded(self._encoding, data)
-            self._splits[name] = _Split(stored.position, records, stored.is_ended)
+            split_position = _decoded(self._encoding, data)
+            self._splits[name] = _Split(split_position.position, records, split_position.is_ended)
         ended_splits = [name for name, split in self._splits.items() if split.is_ended]
         names = self._discover(None if offset is None else read_source.source.new_split_position)
         with user_code(read_source.name):
@@ -165,10 +165,10 @@ def ranges(read_source: OwnSource, start: Mapping[str, Any], end: Mapping[str, A
     encoding = read_source.encoding()
     # Splits that are there from the beginning begin at their start.
     first = read_source.source.new_split_position if start[SPLITS] is not None else None
-    new, begun = _encoded(encoding, first), start[SPLITS] or {}
+    new, start_splits = _encoded(encoding, first), start[SPLITS] or {}
     parts: list[Range] = []
     for split, (data, records) in end[SPLITS].items():
-        start_data, start_records = begun.get(split, (new, 0))
+        start_data, start_records = start_splits.get(split, (new, 0))
         was_ended = _decoded(encoding, start_data).is_ended
         is_ended = _decoded(encoding, data).is_ended
         if records > start_records or is_ended > was_ended:
@@ -306,8 +306,8 @@ def _data_source(
 
         def commit(self, end: Any) -> None:
             encoding, splits = read_source.encoding(), stored_splits(end)
-            moved = dict(splits.items() - self._committed.items())
-            positions = {split: encoding.decode(data)[1] for split, data in moved.items()}
+            changed = dict(splits.items() - self._committed.items())
+            positions = {split: encoding.decode(data)[1] for split, data in changed.items()}
             self._committed = splits
             with user_code(read_source.name):
                 read_source.source.on_checkpoint_complete(positions)

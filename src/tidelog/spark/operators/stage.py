@@ -181,8 +181,8 @@ class Stage:
                 continue
             self._marked[number] = watermarks
             if ended is None:  # the greatest one says all, and there may be thousands of files
-                whole = self._plan.head
-                mark = Mark(branch.input, {whole: max(watermarks.values())}, (whole,))
+                head = self._plan.head
+                mark = Mark(branch.input, {head: max(watermarks.values())}, (head,))
             else:
                 texts = {str(split): watermark for split, watermark in watermarks.items()}
                 mark = Mark(branch.input, texts, tuple(ended))
