@@ -268,10 +268,7 @@ class Aside(Protocol):
         ...
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
-        """What `work` returns or raises; the calling thread waits, at most so long.
-
-        Raises TimeoutError after that; `work` is cancelled then.
-        """
+        """What `work` returns or raises; cancels it after so long, and raises TimeoutError."""
         ...
 
     def close(self, last: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:

@@ -82,10 +82,7 @@ class DropPlan:
 
 
 def plan_drop(inventory: Inventory, checkpoint: CheckpointName) -> DropPlan:
-    """What dropping a savepoint would do.
-
-    Raises ObjectNotFoundError when there is none there, and RestoreError when it has to stay.
-    """
+    """What dropping a savepoint would do; raises ObjectNotFoundError, RestoreError if it stays."""
     checkpoints = inventory.slots.checkpoints
     newest = max(checkpoints, default=None)
     for slot, entry in reversed(checkpoints.items()):

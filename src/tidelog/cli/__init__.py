@@ -79,10 +79,7 @@ class LazyGroup(click.Group):
             raise
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; what is wrong with its arguments is said without secrets in it.
-
-        Raises SystemExit when it is interrupted.
-        """
+        """Run the command; errors show no secrets of it, an interrupt raises SystemExit."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:

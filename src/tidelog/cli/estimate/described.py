@@ -170,9 +170,7 @@ class DescribedJob:
 
 
 def on_a_job(function: Callable[Concatenate[Output, DescribedJob, P], int]) -> Callable[..., None]:
-    """Make a command function of `function`, which gets the described job and returns the exit
-    code; adds the options for it, --json and --debug.
-    """
+    """Make a command function of `function`, which gets the described job; adds its options."""
 
     @add_options(*_OPTIONS)
     @on_this_machine

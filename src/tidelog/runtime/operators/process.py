@@ -45,9 +45,7 @@ _OPEN: Final[WeakValueDictionary[int, StatefulProcessor]] = WeakValueDictionary(
 
 
 class Process(Operator):
-    """Groups the rows of a buffer by key, and gives those of a key to the handler in pieces; fires
-    timers as the time of its mode moves on.
-    """
+    """Gives the rows of each key in a buffer to the handler, in pieces, and fires timers."""
 
     divisible = False
 

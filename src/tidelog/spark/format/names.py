@@ -1,7 +1,4 @@
-"""Names of changelogs and of the objects that hold them.
-
-Invariant: `ChangelogName.path` and `ChangelogName.parse` are inverse to each other.
-"""
+"""Names of changelogs and of the objects that hold them; `path` and `parse` are inverse."""
 
 import re
 from dataclasses import dataclass

@@ -1,6 +1,4 @@
-"""How a query begins with a savepoint: its store is read until the first batch is committed, and
-from then on what the query's own checkpoint has kept of it.
-"""
+"""How a query begins with a savepoint, whose store it reads until its first batch is committed."""
 
 import logging
 from collections import Counter
