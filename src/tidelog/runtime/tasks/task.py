@@ -184,7 +184,7 @@ class Task(ABC):
     def _is_table_stalled(self) -> bool:
         """Whether nothing more may be written to the table until it is whole."""
         hydration = self.parts.backend.hydration
-        return hydration is not None and hydration.is_stalled
+        return hydration is not None and hydration.check_stall()
 
     async def _resume(self) -> None:
         """Bring the restored watermark to operators and outputs: it only travels when it grows."""
