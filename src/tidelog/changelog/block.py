@@ -1,9 +1,8 @@
 """Blocks: the unit in which changes are written to the log and read back.
 
-Invariants: a sealed block never changes and is read without anything but its own bytes; no
-field of a block is used before its checksum passed, except the magic and the version, which
-keep their place in every version.
-Format: docs/internals/format.md, "Blocks".
+Invariants: a sealed block never changes and is read without anything but its own bytes; no field of
+a block is used before its checksum passed, except the magic and the version, which keep their place
+in every version. Format: docs/internals/format.md, "Blocks".
 """
 
 import struct

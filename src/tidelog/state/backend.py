@@ -260,8 +260,7 @@ class KeyedBackend:
         """Like `flush`, some rows at a time; between two steps others may have their turn.
 
         Without `cache` the rows leave memory; with `settle` the table has them all. What is put in
-        between is flushed as far as its turn comes; to have nothing left, call `flush` at the
-        end.
+        between is flushed as far as its turn comes; to have nothing left, call `flush` at the end.
         """
         remaining = len(self.buffer)
         while remaining > 0:

@@ -1,7 +1,6 @@
 """Looks at a running job and says what it sees.
 
-Invariant: a status is taken in the event loop of its runner, in one piece; looking changes
-nothing.
+Invariant: a status is taken in the event loop of its runner, in one piece; looking changes nothing.
 """
 
 from collections import defaultdict, deque

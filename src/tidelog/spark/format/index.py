@@ -1,8 +1,7 @@
 """Index documents: where the changelogs of one batch, or of a window of batches, lie.
 
 Invariant: a document that is read is whole: every piece lies in one of its segments, every
-changelog is of its batches. Format: docs/internals/format.md,
-"Spark checkpoints".
+changelog is of its batches. Format: docs/internals/format.md, "Spark checkpoints".
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -105,11 +105,10 @@ def bring_back(
 
     Each operator has so many subtasks in it, None: as many as Spark has cores. A savepoint
     `without_positions` has the operators alone: the job reads its sources from their start. The
-    store is that
-    which the job moved from, or an empty one. What was interrupted can be repeated: until the
-    savepoint is there, the store says that the job is in Spark. Raises ConfigError and RestoreError
-    for a query or a store that this cannot be, before anything is written, and what Spark and the
-    stores raise.
+    store is that which the job moved from, or an empty one. What was interrupted can be repeated:
+    until the savepoint is there, the store says that the job is in Spark. Raises ConfigError and
+    RestoreError for a query or a store that this cannot be, before anything is written, and what
+    Spark and the stores raise.
     """
     origin = parse_origin(target)
     name = check_name(str(origin.checkpoint))
