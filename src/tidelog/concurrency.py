@@ -74,9 +74,7 @@ async def discard(tasks: Iterable[asyncio.Future[Any]]) -> None:
 
 
 async def to_end(work: Awaitable[T], interrupt: Callable[[], None] = lambda: None) -> T:
-    """Await it, and wait for its end even when cancelled meanwhile, however often; `interrupt` is
-    called then.
-    """
+    """Await it, and its end even when cancelled, however often; `interrupt` is called then."""
     running = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(running)

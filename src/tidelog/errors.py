@@ -148,8 +148,7 @@ def optional_library(what: str, expected: str, extra: str, more: str = "") -> It
 def usable_path(
     what: str, *, expected: str, action: str, kind: type[ConfigError] = ConfigError
 ) -> Iterator[None]:
-    """Raise ConfigError, or this kind of it, when the system refuses a path of the user's in the
-    block."""
+    """Raise ConfigError, or this kind of it, when the system refuses a user's path in the block."""
     try:
         yield
     except OSError as cause:

@@ -10,7 +10,7 @@ import re
 from enum import Enum
 from logging import DEBUG, INFO, WARNING, Logger
 
-from tidelog.log_fields import LogFields
+from tidelog.credentials import LogFields
 
 
 class Event(Enum):

@@ -26,9 +26,7 @@ class LockedObjects(Generic[T]):
         self._objects = LiveObjects[T]()
         self._forking = threading.local()
         os.register_at_fork(
-            before=self._acquire,
-            after_in_parent=self._release,
-            after_in_child=self._begin_all_anew,
+            before=self._acquire, after_in_parent=self._release, after_in_child=self._begin_all_anew
         )
 
     def add(self, each: T) -> None:

@@ -62,10 +62,7 @@ async def plan_gc(store: ObjectStore, progress: Progress = no_progress) -> Garba
 async def delete_garbage(
     store: ObjectStore, plan: GarbagePlan, progress: Progress = no_progress
 ) -> None:
-    """Delete a plan's garbage; an object that is gone already counts as deleted.
-
-    Raises what the store raises; a retry is safe.
-    """
+    """Delete a plan's garbage, or find it gone; raises what the store raises, a retry is safe."""
     await gather_bounded((info.name for info in plan.garbage), store.delete, progress)
 
 

@@ -54,9 +54,7 @@ class Slots:
         return {slot: entry for slot, entry in entries if isinstance(entry, Checkpoint)}
 
     def all_checkpoints(self) -> list[Checkpoint]:
-        """The checkpoints, oldest first; raises the error of a slot that cannot be read, for what
-        it refers to is unknown.
-        """
+        """The checkpoints, oldest first; raises the error of a slot that cannot be read."""
         for error in self.unreadable.values():
             raise error
         return list(self.checkpoints.values())
@@ -114,9 +112,7 @@ async def read_slots(
 
 
 async def _read_slots(store: ObjectStore, *, every: bool, earlier: Slots | None) -> Slots | None:
-    """As `read_slots`; None: the newest one was dropped since the listing, so what newer ones
-    need is not known.
-    """
+    """As `read_slots`; None: the newest is gone, so what newer ones need is not known."""
     sizes = await _some_slots(store)
 
     async def read(slot: Slot) -> Entry | TidelogError | None:
@@ -207,8 +203,7 @@ def _dropped_each_time(store: ObjectStore) -> RestoreError:
 async def read_inventory(
     store: ObjectStore, progress: Progress = no_progress, *, every: bool = False
 ) -> Inventory:
-    """Read slots and their descriptors, and list all data objects; `every` as for
-    `read_slots`, which says what is raised."""
+    """Slots, descriptors and a list of all data objects; `every` and errors as in `read_slots`."""
     inventory = await described(store, await read_slots(store, every=every), progress)
     return replace(inventory, sizes=await data_sizes(store))
 

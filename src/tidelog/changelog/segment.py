@@ -111,10 +111,7 @@ class Trailer(msgspec.Struct, frozen=True):
 
 
 def pack(author: SegmentAuthor, name: str, groups: Iterable[BlockGroup]) -> PackedSegment:
-    """Lay out one segment to be stored as `name`.
-
-    Raises InvariantError when a group is empty or its sequence numbers have a gap.
-    """
+    """Lay out a segment `name`; raises InvariantError for an empty group or a gap in numbers."""
     parts = [header_bytes(author)]
     offset = len(parts[0])
     entries: list[Entry] = []

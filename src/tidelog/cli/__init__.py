@@ -88,10 +88,7 @@ class LazyGroup(click.Group):
             raise
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; what is wrong with its arguments is said without secrets in it.
-
-        Raises SystemExit when it is interrupted.
-        """
+        """Run the command; errors show no secrets of it, an interrupt raises SystemExit."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -209,7 +206,7 @@ _SPARK: Final = _commands(
     ("run", ".spark.run:run_command", "Run a job as a query of Spark."),
 )
 _STORE: Final = _commands(
-    ("check", ".store.health:check_command", "Test whether a store keeps what jobs rely on."),
+    ("check", ".store.health:check_command", "Test whether a store keeps what jobs rely on.")
 )
 
 

@@ -270,9 +270,7 @@ class Steps:
         return [owner.name for owner in list(self._owners) if owner.in_step]
 
     def block_steps(self, none_open: Callable[[], object] | None) -> None:
-        """Let no step begin, and call `none_open` when the last open one ends; None: steps may
-        begin again.
-        """
+        """Let no step begin, and call `none_open` when the last ends; None: steps may begin."""
         self._on_last_step_end = none_open
         self._update()
 

@@ -161,10 +161,7 @@ class Stream:
         that is more than `max_ahead_ms` ahead of another with records to read waits for it. See
         docs/guides/event-time.md, also for `event_time` after keyed operators.
         """
-        from tidelog.runtime.operators.event_time import (  # noqa: PLC0415
-            AssignEventTime,
-            EventTimeOptions,
-        )
+        from tidelog.runtime.operators.event_time import AssignEventTime, EventTimeOptions  # noqa: PLC0415
 
         check_plain(time_of, name)
         options = EventTimeOptions.of(max_delay_ms, idle_after_ms, max_ahead_ms)

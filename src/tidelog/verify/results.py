@@ -1,7 +1,4 @@
-"""What units of a verification find: restored partitions, and findings.
-
-Invariant: results are small and can be pickled.
-"""
+"""What units of a verification find: restored partitions and findings, which can be pickled."""
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -18,9 +15,7 @@ from tidelog.options.units import plural
 from tidelog.verify.fingerprint import Fingerprint
 
 Choice = int | str
-"""Which checkpoints to verify: a number (of a Spark query: a batch), a savepoint by its name,
-`latest` or `all`.
-"""
+"""Which checkpoints to verify: a number or batch, a savepoint's name, `latest` or `all`."""
 
 Redundancy = Literal["equal", "different", "not checked"]
 

@@ -193,11 +193,7 @@ PATHS: Final = {
 
 @pytest.fixture
 def journeys(
-    version: str,
-    master: str,
-    names: tuple[str, ...],
-    place: Place,
-    request: pytest.FixtureRequest,
+    version: str, master: str, names: tuple[str, ...], place: Place, request: pytest.FixtureRequest
 ) -> Journeys:
     spark = this_version() if version == THIS else other_version(version)
     given = {**settings(place.root / "faults", spark.home), "spark.sql.shuffle.partitions": "2"}

@@ -14,13 +14,7 @@ from click.testing import Result
 from tests.support.cli import tidelog
 from tests.support.documentation import ROOT
 from tidelog import errors
-from tidelog.cli.exit_codes import (
-    EXIT_FENCED,
-    EXIT_OK,
-    EXIT_PROBLEM,
-    EXIT_USAGE,
-    exit_code_of,
-)
+from tidelog.cli.exit_codes import EXIT_FENCED, EXIT_OK, EXIT_PROBLEM, EXIT_USAGE, exit_code_of
 from tidelog.errors import TidelogError
 from tidelog.storage.errors import from_answer
 

@@ -76,8 +76,7 @@ def test_a_failure_of_the_environment_says_that_a_retry_is_safe_and_what_helps(
 
 
 @pytest.mark.parametrize(
-    "failure",
-    [jvm_that_is_gone, lambda: fails(Py4JNetworkError("Answer from Java side is empty"))],
+    "failure", [jvm_that_is_gone, lambda: fails(Py4JNetworkError("Answer from Java side is empty"))]
 )
 def test_a_driver_that_is_gone_is_named(
     failure: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -78,8 +78,7 @@ class QueryOptions:
         help="The most records of a split of a source of your own in a batch.",
     )
     kafka: Mapping[str, str] = declared(
-        "--kafka",
-        **{**CONF, "help": "An option of Spark's source for Kafka; may be repeated."},
+        "--kafka", **{**CONF, "help": "An option of Spark's source for Kafka; may be repeated."}
     )
     master: str | None = declared(
         "--master", metavar="URL", help="Spark's master; by default local[*]."
@@ -114,8 +113,7 @@ def run_command(
     from tidelog.spark.jobs import run  # noqa: PLC0415
 
     definition = load_job(
-        job,
-        JobArguments(options.input, options.output, options.include, options.follow, arguments),
+        job, JobArguments(options.input, options.output, options.include, options.follow, arguments)
     )
     handling = translated(
         UnavailableError,
@@ -183,9 +181,9 @@ def _ending() -> Iterator[list[int]]:
         received.append(number)
 
     signals = signal.SIGINT, signal.SIGTERM
-    before: dict[signal.Signals, Any] = {each: signal.signal(each, take) for each in signals}
+    before: dict[signal.Signals, Any] = {number: signal.signal(number, take) for number in signals}
     try:
         yield received
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -36,10 +36,7 @@ class Answers:
     """What a function returns in one subtask, until that is something else than None."""
 
     def __init__(
-        self,
-        operator: str,
-        function: Callable[..., Any],
-        use: Callable[[Callable[..., Any]], None],
+        self, operator: str, function: Callable[..., Any], use: Callable[[Callable[..., Any]], None]
     ) -> None:
         """`use` gets what to call instead of a Watched, and later the function itself."""
         self._operator = operator

@@ -4,11 +4,10 @@ A session ends a gap after its last record; one that is exactly then belongs to 
 that comes between two sessions makes them one.
 
 Invariants: a session fires when the watermark is at its end, so that only a record below the
-watermark could have joined it; those of a key fire in the order of time;
-a key has a timer at or before the first time at which one of its sessions is to fire or to go, and
-none is moved when a session grows; sessions of a key that have ended fire before its next records
-are looked at.
-A record is late where it joins no session, and a session of its own would be over.
+watermark could have joined it; those of a key fire in the order of time; a key has a timer at or
+before the first time at which one of its sessions is to fire or to go, and none is moved when a
+session grows; sessions of a key that have ended fire before its next records are looked at. A
+record is late where it joins no session, and a session of its own would be over.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping

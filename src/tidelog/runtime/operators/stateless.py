@@ -115,9 +115,7 @@ class WithBroadcast(Operator):
 
 
 class Finished(Operator):
-    """Another operator, whose records are finished by a function, such as sums and counts to means;
-    its side output stays as it is.
-    """
+    """Another operator, whose records a function finishes, as sums and counts to means."""
 
     def __init__(self, operator: Operator, finish: Callable[[Any], Any]) -> None:
         self._operator = operator

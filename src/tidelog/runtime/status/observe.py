@@ -1,7 +1,6 @@
 """Looks at a running job and says what it sees.
 
-Invariant: a status is taken in the event loop of its runner, in one piece; looking changes
-nothing.
+Invariant: a status is taken in the event loop of its runner, in one piece; looking changes nothing.
 """
 
 from collections import defaultdict, deque
@@ -246,9 +245,7 @@ def _store(metrics: RequestMetrics | None) -> StoreStatus | None:
 
 
 def _frozen(kind: type[T], metrics: object, **figures: object) -> T:
-    """A status from `figures` and the metrics of the same names; of recent values, how they are
-    distributed.
-    """
+    """A status from `figures` and the metrics of these names; recent values as a distribution."""
     values: dict[str, Any] = dict(figures)
     for field in fields(kind):  # type: ignore[arg-type]
         if field.init and field.name not in figures:

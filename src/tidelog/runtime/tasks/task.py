@@ -1,9 +1,8 @@
 """Tasks: the loop of one subtask, fed by channels.
 
-Invariants: `finish` runs once in the life of a job, however often it restarts; a task
-exits only after a completed checkpoint contains its end, and announces that downstream; after the
-barrier of a savepoint that the job stops with nothing is emitted, unless the savepoint is given
-up.
+Invariants: `finish` runs once in the life of a job, however often it restarts; a task exits only
+after a completed checkpoint contains its end, and announces that downstream; after the barrier of a
+savepoint that the job stops with nothing is emitted, unless the savepoint is given up.
 """
 
 from abc import ABC, abstractmethod

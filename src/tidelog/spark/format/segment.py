@@ -124,9 +124,7 @@ def read_footer(data: bytes, where: str) -> tuple[SegmentAuthor, tuple[FooterEnt
 
 
 def segment_in_commit(commit: bytes, where: str) -> bytes:
-    """The segment within a commit, its fourth line; raises CorruptObjectError for a damaged one,
-    or where there is none. `where` is the name of the commit.
-    """
+    """The segment in the fourth line of the commit `where`; raises CorruptObjectError."""
     line = b"".join(commit.split(b"\n", _LINES_BEFORE)[_LINES_BEFORE:]).strip()
     try:
         segment = base64.b64decode(line, validate=True)

@@ -146,8 +146,8 @@ async def plan(store: ObjectStore, request: ReadRequest) -> Sequence[ReadPart]:
         if request.options.before_end and checkpoint.before_end:
             operators = checkpoint.before_end
         for operator, state in subtasks_of(operators):
-            wanted = accepts(operator=operator.id, subtask=state.index)
-            if wanted and any(_spans(request, state)):
+            passes = accepts(operator=operator.id, subtask=state.index)
+            if passes and any(_spans(request, state)):
                 parts.append(StatePart(checkpoint.slot, operator, state))
     return parts
 
