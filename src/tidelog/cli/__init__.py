@@ -139,7 +139,7 @@ def _broken(name: str, package: str, error: BaseException) -> str:
     reason = " ".join(f"{type(error).__name__}: {error}".split())
     return (
         f"command {name!r} of package {package} is left out, as it cannot be imported: {reason}. "
-        f"Next: install what it lacks, as with `pip install --upgrade {package}`, or uninstall it."
+        f"Next: install what it lacks, or uninstall it with `pip uninstall {package}`."
     )
 
 
