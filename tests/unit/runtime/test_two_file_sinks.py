@@ -4,12 +4,21 @@ import asyncio
 import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from tests.support.early_starts import until
 from tests.support.output_files import output_lines
-from tidelog import CheckpointConfig, Emitter, FileSink, Job, JobConfig, JobRunner, PushSource
-from tidelog import open_store
+from tidelog import (
+    CheckpointConfig,
+    Emitter,
+    FileSink,
+    Job,
+    JobConfig,
+    JobRunner,
+    PushSource,
+    open_store,
+)
 
 STEPS = ([("short", "a" * 10), ("long", "b" * 15)], [("short", "c" * 10)])
 
@@ -28,10 +37,13 @@ class Steps(PushSource):
     async def push(self, split: str, position: int | None, emitter: Emitter) -> None:
         for number, records in enumerate(STEPS[position or 0 :], (position or 0) + 1):
             await emitter.emit(records, number)
-            await until(lambda texts=texts(records): texts <= set(in_view(self.base)))
+            await until(partial(self._shows, texts(records)))
         self.all_are_in_view.set()
         if position is None:
             await asyncio.Event().wait()
+
+    def _shows(self, expected: set[str]) -> bool:
+        return expected <= set(in_view(self.base))
 
 
 def texts(records: Sequence[tuple[str, str]]) -> set[str]:
