@@ -102,9 +102,7 @@ WORKLOADS: Final[dict[str, Workload]] = {
         "jobs:sessions", lambda to, share: _rows(to, 500_000 * share), base_job="jobs:windows"
     ),
     "joins": Workload(
-        "jobs:joins",
-        lambda to, share: _orders(to, 500_000 * share),
-        base_job="jobs:joins_by_hand",
+        "jobs:joins", lambda to, share: _orders(to, 500_000 * share), base_job="jobs:joins_by_hand"
     ),
     "restore": Workload("jobs:visits", _users, parallelism=2, restored_from=2),
     "rescale": Workload("jobs:visits", _users, parallelism=3, restored_from=2),

@@ -15,11 +15,11 @@ if sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)] == __name__:
 
 import logging
 
-import lazy_loader
+from tidelog.public import public_names
 
 # Quiet unless the program that uses tidelog configures logging.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
-__getattr__, __dir__, _names = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, _names = public_names(__name__, __file__, ("spark", "examples"))
 # `from tidelog import *` leaves Python's own `open` alone; `tidelog.open` is as public as the rest.
 __all__ = [name for name in _names if name != "open"]

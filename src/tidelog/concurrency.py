@@ -14,7 +14,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from select import select
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -28,6 +29,25 @@ Progress = Callable[[int, int], None]
 
 def no_progress(done: int, total: int) -> None:
     """For callers that show none."""
+
+
+class LiveObjects(Generic[T]):
+    """Objects that others own, as long as they exist; any thread adds some while another looks
+    through them, which a `WeakSet` answers with an error.
+    """
+
+    def __init__(self) -> None:
+        self._objects: WeakKeyDictionary[T, None] = WeakKeyDictionary()
+
+    def add(self, each: T) -> None:
+        self._objects[each] = None
+
+    def discard(self, each: T) -> None:
+        self._objects.pop(each, None)
+
+    def __iter__(self) -> Iterator[T]:
+        """Those that exist now: `keyrefs` copies in one step."""
+        return (each for ref in self._objects.keyrefs() if (each := ref()) is not None)
 
 
 async def together(work: Iterable[Coroutine[Any, Any, T]], at_once: int | None = None) -> list[T]:
@@ -54,9 +74,7 @@ async def discard(tasks: Iterable[asyncio.Future[Any]]) -> None:
 
 
 async def to_end(work: Awaitable[T], interrupt: Callable[[], None] = lambda: None) -> T:
-    """Await it, and wait for its end even when cancelled meanwhile, however often; `interrupt` is
-    called then.
-    """
+    """Await it, and its end even when cancelled, however often; `interrupt` is called then."""
     running = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(running)

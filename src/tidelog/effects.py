@@ -183,8 +183,7 @@ class ThreadOffload:
         return queue
 
     def close(self, *, wait: bool = True) -> None:
-        """End the threads; without `wait` what is under way ends later, at the latest before the
-        process does."""
+        """End the threads; without `wait` what is under way ends later, or with the process."""
         self._closed = True
         _end_threads(self._idle)
         self._pool.shutdown(wait=wait, cancel_futures=True)
@@ -269,10 +268,7 @@ class Aside(Protocol):
         ...
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
-        """What `work` returns or raises; the calling thread waits, at most so long.
-
-        Raises TimeoutError after that; `work` is cancelled then.
-        """
+        """What `work` returns or raises; cancels it after so long, and raises TimeoutError."""
         ...
 
     def close(self, last: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:

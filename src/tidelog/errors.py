@@ -20,9 +20,13 @@ OLDER_CHECKPOINT: Final = (
 )
 """What to do where an object of a checkpoint is damaged or gone."""
 _SHOWN: Final = re.compile(
-    r"<class '(?:[\w.<>]*\.)?(\w+)'>|<(?:[\w.<>]*\.)?(\w+) object at 0x[0-9a-f]+>"
+    r"<class '(?:[\w.<>]*\.)?(?P<kind>\w+)'>"
+    r"|<(?:[\w.<>]*\.)?(?P<object>\w+) object at 0x[0-9a-f]+>"
+    r"|<(?:function|built-in function|bound method) (?:[\w.<>]*\.)?(?P<function>[\w<>]+)"
+    r"(?: at 0x[0-9a-f]+| of <[^>]*>)?>"
 )
-"""What Python shows of a class, and of an object that says nothing of itself but its class."""
+"""What Python shows of a class, of an object that says nothing of itself but its class, and of a
+function."""
 _ENDS: Final = " .\n\r\t"
 """What messages of libraries end with."""
 
@@ -43,8 +47,8 @@ class TidelogError(Exception):
         action: str,
         retry_safe: bool = True,
     ) -> None:
-        self.what = masked(what)
-        self.expected = None if expected is None else masked(expected)
+        self.what = _plain(masked(what))
+        self.expected = None if expected is None else _plain(masked(expected))
         self.found = None if found is None else _plain(masked(found))
         self.action = masked(action)
         self.retry_safe = retry_safe
@@ -110,8 +114,16 @@ class UnavailableError(ConfigError):
 
 
 def _plain(text: str) -> str:
-    """A text without what only Python says of classes and objects."""
-    return _SHOWN.sub(lambda m: f"the class {m[1]}" if m[1] else f"an object of {m[2]}", text)
+    """A text without what only Python says of classes, objects and functions."""
+    return _SHOWN.sub(_named, text) if "<" in text else text
+
+
+def _named(shown: re.Match[str]) -> str:
+    if shown["kind"]:
+        return f"the class {shown['kind']}"
+    if shown["object"]:
+        return f"an object of {shown['object']}"
+    return "a lambda" if shown["function"] == "<lambda>" else f"the function {shown['function']}"
 
 
 def require(what: str, value: object, holds: bool, expected: str) -> None:
@@ -136,8 +148,7 @@ def optional_library(what: str, expected: str, extra: str, more: str = "") -> It
 def usable_path(
     what: str, *, expected: str, action: str, kind: type[ConfigError] = ConfigError
 ) -> Iterator[None]:
-    """Raise ConfigError, or this kind of it, when the system refuses a path of the user's in the
-    block."""
+    """Raise ConfigError, or this kind of it, when the system refuses a user's path in the block."""
     try:
         yield
     except OSError as cause:
@@ -151,6 +162,10 @@ class StorageError(TidelogError):
 
 class ObjectNotFoundError(StorageError):
     """The named object does not exist."""
+
+
+class CheckpointNotFoundError(ConfigError, ObjectNotFoundError):
+    """A store has no checkpoint of the number or name that the user chose; others may be there."""
 
 
 class ObjectExistsError(StorageError):

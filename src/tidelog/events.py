@@ -10,7 +10,7 @@ import re
 from enum import Enum
 from logging import DEBUG, INFO, WARNING, Logger
 
-from tidelog.log_fields import LogFields
+from tidelog.credentials import LogFields
 
 
 class Event(Enum):
@@ -311,10 +311,10 @@ class Event(Enum):
         "each timer has fired once: later ones do not fire. What is to be done before the end "
         "is to be done when getCurrentWatermarkInMs() is 2**63 - 1.",
     )
-    FILTER_WITHOUT_ANSWER = (
+    FUNCTION_WITHOUT_ANSWER = (
         WARNING,
-        "%(operator)s: the function returned None for each of the first %(records record)s, so "
-        "none was passed on; let it return True or False",
+        "%(operator)s: the function returned None in each of the first %(calls call)s; if it lacks "
+        "a return, add it: what it should make of the records is lost",
     )
     TIMES_IN_SECONDS = (
         WARNING,

@@ -11,7 +11,8 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, Generic, TypeVar
-from weakref import WeakKeyDictionary
+
+from tidelog.concurrency import LiveObjects
 
 T = TypeVar("T")
 
@@ -22,24 +23,18 @@ class LockedObjects(Generic[T]):
     def __init__(self, lock_of: Callable[[T], Any], begin_anew: Callable[[T], None]) -> None:
         """`begin_anew` is called with each object in the child."""
         self._lock_of, self._begin_anew = lock_of, begin_anew
-        self._objects: WeakKeyDictionary[T, None] = WeakKeyDictionary()
+        self._objects = LiveObjects[T]()
         self._forking = threading.local()
         os.register_at_fork(
-            before=self._acquire,
-            after_in_parent=self._release,
-            after_in_child=self._begin_all_anew,
+            before=self._acquire, after_in_parent=self._release, after_in_child=self._begin_all_anew
         )
 
     def add(self, each: T) -> None:
-        self._objects[each] = None
-
-    def _existing(self) -> list[T]:
-        # `keyrefs` copies in one step: other threads add objects while one forks.
-        return [each for ref in self._objects.keyrefs() if (each := ref()) is not None]
+        self._objects.add(each)
 
     def _acquire(self) -> None:
         self._forking.held = held = ExitStack()
-        for each in self._existing():
+        for each in self._objects:
             held.enter_context(self._lock_of(each))
 
     def _release(self) -> None:
@@ -47,5 +42,5 @@ class LockedObjects(Generic[T]):
 
     def _begin_all_anew(self) -> None:
         self._release()
-        for each in self._existing():
+        for each in self._objects:
             self._begin_anew(each)

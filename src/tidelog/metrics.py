@@ -33,8 +33,7 @@ class Metric:
     """For a time that passes: it is longer when the figure is asked for than when it was taken, if
     it is of something that is `due` only where it is above 0."""
     holds: Callable[[Any], bool] | None = None
-    """For a flag, whether a value of the field becomes the sample 1; other values become 0. None
-    for counters and gauges."""
+    """For a flag, whether a value becomes the sample 1 and not 0. None for other metrics."""
 
     def value(self, value: Any, later_s: float = 0.0) -> Any:
         """What a value of the field is as a sample, so long after it was taken."""

@@ -24,8 +24,7 @@ SECTIONS: Final = tuple(
 """The parts of the configuration and theirs, such as `storage.s3`, which are tables in TOML."""
 
 PREFIX: Final = "TIDELOG__"
-"""What variables that set an option begin with; two underscores, so that none is taken for one
-that another program sets for a service called tidelog."""
+"""Begins variables that set an option. One underscore begins those of a service called tidelog."""
 
 
 def variable(declared: Declared) -> str:

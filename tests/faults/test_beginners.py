@@ -53,6 +53,14 @@ DEFINITIONS = {
         f"{TIMED}.window(Tumbling).count().sink(StdoutSink())",
         "found the class Tumbling",
     ),
+    "a window is a function": (
+        f"{TIMED}.window(lambda row: 5).count().sink(StdoutSink())",
+        "found a lambda, at",
+    ),
+    "a window is a method": (
+        f"{TIMED}.window(rows.filter).count().sink(StdoutSink())",
+        "found the function filter",
+    ),
     "arguments are swapped": (
         f"{KEYED}.enrich(lambda row, table: row, {KEYED}).sink(StdoutSink())",
         "found an object of KeyedStream",

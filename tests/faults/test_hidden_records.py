@@ -43,9 +43,7 @@ STREAMS = {
     "source": "rows",
 }
 HANDLERS = {"state": "self.state.update((row.card,))", "handler": "self.state.update(1 / 0)"}
-SINKS = {
-    "sink": "ForeachSink(lambda row: row.card + 1)",
-}
+SINKS = {"sink": "ForeachSink(lambda row: row.card + 1)"}
 SOURCES = {"source": "CsvSource"}
 
 

@@ -15,14 +15,7 @@ import pytest
 from tests.first_jobs.programs import add_rows, rows_of, run
 from tests.process.harness import killed_at_last, started, tidelog, wait_until
 from tests.support.documentation import BLOCKS
-from tidelog import (
-    FileSink,
-    Job,
-    JsonLinesSource,
-    Row,
-    StatefulProcessor,
-    StatefulProcessorHandle,
-)
+from tidelog import FileSink, Job, JsonLinesSource, Row, StatefulProcessor, StatefulProcessorHandle
 
 
 @pytest.fixture(autouse=True)

@@ -7,16 +7,7 @@ from typing import Any
 import pytest
 
 from tests.first_jobs.programs import add_rows, rows_of, run
-from tidelog import (
-    FileSink,
-    Job,
-    JsonLinesSource,
-    KeyedStream,
-    OutputTag,
-    Row,
-    Stream,
-    Tumbling,
-)
+from tidelog import FileSink, Job, JsonLinesSource, KeyedStream, OutputTag, Row, Stream, Tumbling
 
 TIMES = [1_000, 2_000, 9_000, 500, 8_500, 3_000, 12_000, 2_500, 11_500, 6_000]
 """Of ten readings, in the order in which they are read."""

@@ -1,6 +1,7 @@
 """Mistakes of a job's code are told with the file, the line and what was meant."""
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,21 @@ def test_a_mistake_in_a_definition_is_told_with_its_line(case: str, tmp_path: Pa
     assert f"{file.name}:5 ({line})" in result.stderr
     assert "retry" not in result.stderr and "checkpoint" not in result.stderr
     assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize(
+    ("package", "name", "meant"),
+    [("tidelog", "ValueStat", "ValueState"), ("tidelog.spark", "configur", "configure")],
+)
+def test_a_misspelt_name_is_answered_with_the_next_one(package: str, name: str, meant: str) -> None:
+    message = re.escape(f"{package} has no '{name}'. Did you mean '{meant}'?")
+    with pytest.raises(AttributeError, match=message):
+        getattr(import_module(package), name)
+    with pytest.raises(ImportError, match=message):
+        exec(f"from {package} import {name}")
+    with pytest.raises(ImportError, match="cannot import name 'nothing_like_it'"):
+        exec(f"from {package} import nothing_like_it")
+    assert not hasattr(import_module(package), name)
 
 
 def test_a_job_that_is_not_returned_is_told_as_that(tmp_path: Path) -> None:

@@ -18,14 +18,7 @@ from urllib.request import urlopen
 import pytest
 import yaml
 
-from tests.process.harness import (
-    GIVE_UP_S,
-    ROOT,
-    is_alive,
-    killed_at_last,
-    newest_slot,
-    wait_until,
-)
+from tests.process.harness import GIVE_UP_S, ROOT, is_alive, killed_at_last, newest_slot, wait_until
 from tests.support.cli import tidelog
 from tests.support.ports import free_port
 from tidelog.cli.exit_codes import EXIT_FENCED, EXIT_INTERRUPTED, EXIT_USAGE

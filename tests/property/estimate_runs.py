@@ -19,15 +19,7 @@ from typing import Any
 from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.jobs import store_of
 from tests.support.pipelines import running
-from tidelog import (
-    CheckpointConfig,
-    ForeachSink,
-    Job,
-    JobConfig,
-    JobRunner,
-    Source,
-    SplitReader,
-)
+from tidelog import CheckpointConfig, ForeachSink, Job, JobConfig, JobRunner, Source, SplitReader
 from tidelog.cost.model.job import Settings, Workload
 from tidelog.effects import Effects, InlineOffload
 from tidelog.runtime.channels.messages import Batch, KeyedBatch

@@ -9,16 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tidelog_bench.experiment import (
-    Cell,
-    Experiment,
-    Figure,
-    Ratio,
-    Reading,
-    Setting,
-    Size,
-    Trial,
-)
+from tidelog_bench.experiment import Cell, Experiment, Figure, Ratio, Reading, Setting, Size, Trial
 
 FLAG = "TIDELOG_TOY_BROKEN"
 
@@ -82,10 +73,7 @@ def experiment(
     return Experiment(**values)  # type: ignore[arg-type]
 
 
-TOY = {
-    "figures": (Figure("value_ms", "value", "ms"),),
-    "missing": missing,
-}
+TOY = {"figures": (Figure("value_ms", "value", "ms"),), "missing": missing}
 ABSENT = Cell({"size": 1}, ("on", "absent"), 0.1)
 EXPERIMENTS = (
     experiment("toy-value", cells=cells, **TOY),

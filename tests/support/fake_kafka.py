@@ -318,6 +318,9 @@ class Admin:
     def __init__(self, brokers: FakeKafka) -> None:
         self._brokers = brokers
 
+    def poll(self, timeout: float) -> None:
+        """Connections in memory meet nothing."""
+
     @called
     def list_topics(self, timeout: float) -> Any:
         return SimpleNamespace(

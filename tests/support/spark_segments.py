@@ -15,7 +15,7 @@ from tidelog.changelog.segment import SegmentAuthor
 from tidelog.errors import InvariantError
 from tidelog.ids import SeqNo
 from tidelog.spark.format.index import ChangelogPiece, IndexDocument
-from tidelog.spark.format.names import ChangelogName
+from tidelog.spark.format.names import DEFAULT_STORE, ChangelogName
 from tidelog.spark.format.segment import SparkEntry
 from tidelog.storage.document import checksum
 
@@ -74,8 +74,11 @@ def pack_pieces(
 
 
 def _entry(new: NewPiece, block: SealedBlock, offset: int) -> SparkEntry:
+    name = new.name
     return SparkEntry(
-        operator=new.name.operator_id,
+        operator=str(name.operator)
+        if name.store == DEFAULT_STORE
+        else f"{name.operator}/{name.store}",
         subtask=new.name.partition,
         kind=block.kind,
         offset=offset,

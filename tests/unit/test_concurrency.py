@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tidelog import ForeachSink, IterableSource, Job, JobRunner, open_store
-from tidelog.concurrency import SharedTasks, answer_of, together
+from tidelog.concurrency import LiveObjects, SharedTasks, answer_of, together
 from tidelog.effects import ThreadOffload
 
 
@@ -196,3 +196,23 @@ def test_a_signal_to_end_ends_a_wait_that_holds_up_the_event_loop(
             loop.remove_signal_handler(signal.SIGTERM)
 
     assert asyncio.run(wait())
+
+
+def test_objects_are_looked_through_while_others_come_and_go() -> None:
+    class Owned:
+        """What can be referred to weakly."""
+
+    first, second, late = Owned(), Owned(), Owned()
+    objects = LiveObjects[Owned]()
+    objects.add(first)
+    objects.add(second)
+    seen = []
+    for each in objects:
+        objects.add(late)
+        objects.discard(second)
+        seen.append(each)
+    assert seen == [first, second]
+    seen = each = second = None  # type: ignore[assignment]
+    assert list(objects) == [first, late]
+    del first
+    assert list(objects) == [late]

@@ -43,12 +43,7 @@ OF_THE_LIBRARY = {
     ),
     *("JobRunner.incarnation", "ObjectStore.request_metrics", "RocksDBConfig.within"),
     *("Session.aggregate", "Session.records", "WindowedStream.__init__", "_Spans.aggregate"),
-    *(
-        "ObjectStore.apart",
-        "_Spans.records",
-        "_Spans.span",
-        "open.open_store",
-    ),
+    *("ObjectStore.apart", "_Spans.records", "_Spans.span", "open.open_store"),
 }
 """Members of public classes that the library alone uses: their types need no public name."""
 

@@ -138,13 +138,7 @@ def test_no_output_and_no_object_has_a_credential_or_a_key_on_a_page(
         (tmp_path / "out.txt").open("w") as out,
         (tmp_path / "err.txt").open("w") as err,
         killed_at_last(
-            started(
-                *logging,
-                *run.command,
-                env=run.environment,
-                stdout=out,
-                stderr=err,
-            )
+            started(*logging, *run.command, env=run.environment, stdout=out, stderr=err)
         ) as process,
     ):
         wait_until(lambda: run.slots() > 4, process)

@@ -28,8 +28,7 @@ def locked(request: pytest.FixtureRequest) -> tuple[S3Server, str]:
     with closing(server.client()) as client:
         client.create_bucket(Bucket=bucket, ObjectLockEnabledForBucket=True)
         client.put_object_lock_configuration(
-            Bucket=bucket,
-            ObjectLockConfiguration={"ObjectLockEnabled": "Enabled", "Rule": rule},
+            Bucket=bucket, ObjectLockConfiguration={"ObjectLockEnabled": "Enabled", "Rule": rule}
         )
     return server, bucket
 

@@ -41,11 +41,7 @@ class Lateness:
 
     @classmethod
     def of(
-        cls,
-        handled: Sequence[Handled],
-        rate: float,
-        warm_up_s: float,
-        start_s: float | None = None,
+        cls, handled: Sequence[Handled], rate: float, warm_up_s: float, start_s: float | None = None
     ) -> "Lateness":
         """Of the records that were due after the warm-up; raises ValueError when there are none.
 

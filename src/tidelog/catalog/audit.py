@@ -79,9 +79,7 @@ _CANONICAL: Final = "(`tidelog savepoint URL --format canonical`)"
 
 
 def _next_step(finding: Finding, newest: Slot | None, latest: Slot | None, *, running: bool) -> str:
-    """What to do about a finding; `newest` is the newest checkpoint that can be restored, `latest`
-    the newest of all.
-    """
+    """What to do about a finding; `newest` can be restored, `latest` is the newest of all."""
     if finding.newer_format:
         return "use the tidelog release that wrote it, or a newer one"
     if not finding.unusable:

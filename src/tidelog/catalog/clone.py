@@ -33,12 +33,7 @@ from tidelog.checkpoint.retention import slot_ranges
 from tidelog.checkpoint.slots import after_all, list_slots
 from tidelog.concurrency import Progress, gather_bounded, no_progress
 from tidelog.effects import Effects
-from tidelog.errors import (
-    ConfigError,
-    CorruptObjectError,
-    ObjectNotFoundError,
-    RestoreError,
-)
+from tidelog.errors import ConfigError, CorruptObjectError, ObjectNotFoundError, RestoreError
 from tidelog.events import Event
 from tidelog.ids import Generation, Slot
 from tidelog.storage import object_names

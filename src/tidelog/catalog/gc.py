@@ -13,8 +13,9 @@ from tidelog.catalog.inventory import Inventory, read_inventory
 from tidelog.catalog.locate import CheckpointName
 from tidelog.checkpoint.manifest import Savepoint
 from tidelog.checkpoint.retention import collectable
+from tidelog.checkpoint.slots import named_checkpoints, no_such_checkpoint
 from tidelog.concurrency import Progress, gather_bounded, no_progress
-from tidelog.errors import ObjectNotFoundError, RestoreError
+from tidelog.errors import ConfigError, RestoreError
 from tidelog.ids import Generation, Slot
 from tidelog.storage import object_names
 from tidelog.storage.port import ObjectInfo, ObjectStore
@@ -61,10 +62,7 @@ async def plan_gc(store: ObjectStore, progress: Progress = no_progress) -> Garba
 async def delete_garbage(
     store: ObjectStore, plan: GarbagePlan, progress: Progress = no_progress
 ) -> None:
-    """Delete a plan's garbage; an object that is gone already counts as deleted.
-
-    Raises what the store raises; a retry is safe.
-    """
+    """Delete a plan's garbage, or find it gone; raises what the store raises, a retry is safe."""
     await gather_bounded((info.name for info in plan.garbage), store.delete, progress)
 
 
@@ -87,7 +85,7 @@ class DropPlan:
 def plan_drop(inventory: Inventory, checkpoint: CheckpointName) -> DropPlan:
     """What dropping a savepoint would do.
 
-    Raises ObjectNotFoundError when there is none there, and RestoreError when it has to stay.
+    Raises ConfigError when there is no such one, and RestoreError when it has to stay.
     """
     checkpoints = inventory.slots.checkpoints
     newest = max(checkpoints, default=None)
@@ -96,7 +94,7 @@ def plan_drop(inventory: Inventory, checkpoint: CheckpointName) -> DropPlan:
             isinstance(entry, Savepoint) and entry.name == checkpoint
         ):
             if not isinstance(entry, Savepoint):
-                raise RestoreError(
+                raise ConfigError(
                     f"checkpoint {slot}",
                     expected="a savepoint",
                     found="a checkpoint, which the job drops in time",
@@ -121,12 +119,8 @@ def plan_drop(inventory: Inventory, checkpoint: CheckpointName) -> DropPlan:
                 action=f"bring object {object_names.checkpoint(slot)} back from a backup; or, "
                 "when the job has completed a newer checkpoint, delete that object by hand",
             )
-    raise ObjectNotFoundError(
-        f"savepoint {checkpoint}",
-        expected="one of this store",
-        found="none of that name or number",
-        action="choose one that `tidelog checkpoints list URL` shows",
-    )
+    savepoints = (entry for entry in checkpoints.values() if isinstance(entry, Savepoint))
+    raise no_such_checkpoint(f"savepoint {checkpoint}", named_checkpoints(savepoints))
 
 
 def _own_objects(inventory: Inventory, dropped: Slot) -> tuple[ObjectInfo, ...]:

@@ -17,8 +17,8 @@ from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.descriptor import Descriptor, decode_descriptor
 from tidelog.checkpoint.invariants import Need, direct_needs, table_needs
 from tidelog.checkpoint.manifest import Checkpoint, Entry
-from tidelog.checkpoint.retention import counted, slot_ranges
-from tidelog.checkpoint.slots import list_slots, read_slot
+from tidelog.checkpoint.retention import counted
+from tidelog.checkpoint.slots import list_slots, named_checkpoints, no_such_checkpoint, read_slot
 from tidelog.concurrency import Progress, gather_bounded, no_progress
 from tidelog.errors import (
     CorruptObjectError,
@@ -54,9 +54,7 @@ class Slots:
         return {slot: entry for slot, entry in entries if isinstance(entry, Checkpoint)}
 
     def all_checkpoints(self) -> list[Checkpoint]:
-        """The checkpoints, oldest first; raises the error of a slot that cannot be read, for what
-        it refers to is unknown.
-        """
+        """The checkpoints, oldest first; raises the error of a slot that cannot be read."""
         for error in self.unreadable.values():
             raise error
         return list(self.checkpoints.values())
@@ -114,9 +112,7 @@ async def read_slots(
 
 
 async def _read_slots(store: ObjectStore, *, every: bool, earlier: Slots | None) -> Slots | None:
-    """As `read_slots`; None: the newest one was dropped since the listing, so what newer ones
-    need is not known.
-    """
+    """As `read_slots`; None: the newest is gone, so what newer ones need is not known."""
     sizes = await _some_slots(store)
 
     async def read(slot: Slot) -> Entry | TidelogError | None:
@@ -145,9 +141,9 @@ async def _read_slots(store: ObjectStore, *, every: bool, earlier: Slots | None)
 async def find_checkpoint(store: ObjectStore, slot: Slot | None) -> Checkpoint:
     """The checkpoint in a slot, or the newest one.
 
-    Raises ObjectNotFoundError, RestoreError when the slot is a start or a job drops the newest one
-    again and again, CorruptObjectError and FormatVersionError; a newest slot that cannot be read
-    is never passed over.
+    Raises ObjectNotFoundError for a store without any, CheckpointNotFoundError for a slot that is
+    none, RestoreError when a job drops the newest one again and again, CorruptObjectError and
+    FormatVersionError; a newest slot that cannot be read is never passed over.
     """
     if slot is not None:
         return await _checkpoint_in(store, slot)
@@ -169,24 +165,12 @@ async def find_checkpoint(store: ObjectStore, slot: Slot | None) -> Checkpoint:
 
 
 async def _checkpoint_in(store: ObjectStore, slot: Slot) -> Checkpoint:
-    slots = await _some_slots(store)
-    if slot not in slots:
-        ranges = (f"{a} to {b}" if a < b else str(a) for a, b in slot_ranges(slots))
-        raise ObjectNotFoundError(
-            f"checkpoint {slot} of store {store.url}",
-            expected=f"one of {', '.join(ranges)}",
-            found="none of that number",
-            action="choose a checkpoint that `tidelog checkpoints list URL` shows",
-        )
-    entry = await read_slot(store, slot)
-    if isinstance(entry, Checkpoint):
-        return entry
-    raise RestoreError(
-        f"checkpoint {slot} of store {store.url}",
-        expected="a checkpoint",
-        found="the start of a generation",
-        action="choose a checkpoint that `tidelog checkpoints list URL` shows",
-    )
+    if slot in await _some_slots(store):
+        entry = await read_slot(store, slot)
+        if isinstance(entry, Checkpoint):
+            return entry
+    existing = named_checkpoints((await read_slots(store)).entries.values())
+    raise no_such_checkpoint(f"checkpoint {slot} of store {store.url}", existing)
 
 
 async def _some_slots(store: ObjectStore) -> dict[Slot, int]:
@@ -219,8 +203,7 @@ def _dropped_each_time(store: ObjectStore) -> RestoreError:
 async def read_inventory(
     store: ObjectStore, progress: Progress = no_progress, *, every: bool = False
 ) -> Inventory:
-    """Read slots and their descriptors, and list all data objects; `every` as for
-    `read_slots`, which says what is raised."""
+    """Slots, descriptors and a list of all data objects; `every` and errors as in `read_slots`."""
     inventory = await described(store, await read_slots(store, every=every), progress)
     return replace(inventory, sizes=await data_sizes(store))
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tidelog.catalog.inventory import find_checkpoint
 from tidelog.checkpoint.decisions import check_name
-from tidelog.checkpoint.manifest import Checkpoint, Savepoint
-from tidelog.checkpoint.slots import list_slots, read_slot
+from tidelog.checkpoint.manifest import Checkpoint, Entry, Savepoint
+from tidelog.checkpoint.slots import list_slots, named_checkpoints, no_such_checkpoint, read_slot
 from tidelog.errors import (
     ConfigError,
     CorruptObjectError,
@@ -58,11 +58,11 @@ def parse_checkpoint(text: str) -> CheckpointName:
 
 async def find(store: ObjectStore, checkpoint: CheckpointName) -> Checkpoint:
     """The checkpoint of a number or name; raises as `find_checkpoint`, for a name
-    ObjectNotFoundError.
+    CheckpointNotFoundError.
     """
     if not isinstance(checkpoint, str):
         return await find_checkpoint(store, checkpoint)
-    names: list[str] = []
+    entries: list[Entry] = []
     damaged: TidelogError | None = None
     for slot in reversed(await list_slots(store)):
         try:
@@ -72,15 +72,10 @@ async def find(store: ObjectStore, checkpoint: CheckpointName) -> Checkpoint:
         except (CorruptObjectError, FormatVersionError) as error:
             damaged = damaged or error
             continue
-        if isinstance(entry, Savepoint):
-            if entry.name == checkpoint:
-                return entry
-            names.append(entry.name)
+        if isinstance(entry, Savepoint) and entry.name == checkpoint:
+            return entry
+        entries.append(entry)
     if damaged is not None:  # it may be the one that is looked for
         raise damaged
-    raise ObjectNotFoundError(
-        f"savepoint {checkpoint!r} of store {store.url}",
-        expected=f"one of {', '.join(sorted(names))}" if names else "a savepoint",
-        found="none of that name",
-        action="choose one that `tidelog checkpoints list URL` shows",
-    )
+    existing = named_checkpoints(entries)
+    raise no_such_checkpoint(f"savepoint {checkpoint!r} of store {store.url}", existing)

@@ -1,9 +1,8 @@
 """Blocks: the unit in which changes are written to the log and read back.
 
-Invariants: a sealed block never changes and is read without anything but its own bytes; no
-field of a block is used before its checksum passed, except the magic and the version, which
-keep their place in every version.
-Format: docs/internals/format.md, "Blocks".
+Invariants: a sealed block never changes and is read without anything but its own bytes; no field of
+a block is used before its checksum passed, except the magic and the version, which keep their place
+in every version. Format: docs/internals/format.md, "Blocks".
 """
 
 import struct
@@ -18,13 +17,7 @@ import msgspec
 import zstandard
 
 from tidelog.changelog.change import ChangeBatch
-from tidelog.changelog.columns import (
-    LARGE_PAYLOAD,
-    MAX_PAYLOAD_BYTES,
-    Columns,
-    check_size,
-    encode,
-)
+from tidelog.changelog.columns import LARGE_PAYLOAD, MAX_PAYLOAD_BYTES, Columns, check_size, encode
 from tidelog.changelog.upload_config import COMPRESSION_LEVEL
 from tidelog.errors import OLDER_CHECKPOINT, CorruptObjectError, FormatVersionError, InvariantError
 from tidelog.ids import KeyGroup, SeqNo

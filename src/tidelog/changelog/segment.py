@@ -15,6 +15,7 @@ import msgspec
 from tidelog.changelog.block import Block, SealedBlock, check_magic, corrupt, open_block
 from tidelog.errors import InvariantError
 from tidelog.ids import Generation, KeyGroup, SeqNo
+from tidelog.options.units import plural
 
 MAGIC: Final = b"TLSG"
 TRAILER_MAGIC: Final = b"TLSE"
@@ -60,6 +61,14 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     key_group_min: KeyGroup
     key_group_max: KeyGroup
 
+    def __str__(self) -> str:
+        return (
+            f"a block of kind {self.kind} of operator {self.operator!r}, subtask {self.subtask}, "
+            f"with {plural(self.length, 'byte')} from byte {self.offset}, "
+            f"{plural(self.count, 'change')} from number {self.first}, and key groups "
+            f"{self.key_group_min} to {self.key_group_max}"
+        )
+
 
 class SegmentAuthor(msgspec.Struct, frozen=True):
     """Who wrote a segment: tells our own object from another's when a name is taken."""
@@ -102,10 +111,7 @@ class Trailer(msgspec.Struct, frozen=True):
 
 
 def pack(author: SegmentAuthor, name: str, groups: Iterable[BlockGroup]) -> PackedSegment:
-    """Lay out one segment to be stored as `name`.
-
-    Raises InvariantError when a group is empty or its sequence numbers have a gap.
-    """
+    """Lay out a segment `name`; raises InvariantError for an empty group or a gap in numbers."""
     parts = [header_bytes(author)]
     offset = len(parts[0])
     entries: list[Entry] = []
@@ -234,7 +240,7 @@ def _check_blocks(data: bytes, name: str, entries: Sequence[Entry], footer_at: i
         block = open_block(data, offset, name)
         actual = _entry(entry.operator, entry.subtask, block, offset)
         if actual != entry:
-            raise corrupt(name, offset, f"the block {entry}", f"{actual}")
+            raise corrupt(name, offset, f"{entry}, as its footer says", f"{actual}")
         offset += block.size
     if offset != footer_at:
         raise corrupt(name, offset, "the footer index", "bytes it does not name")

@@ -346,9 +346,7 @@ class StateRows:
         return columns
 
     def _leave(self, rows: list[BufferedRow], values: list[bytes | None]) -> None:
-        """The table is about to get these rows, so they may leave memory: what it deletes and what
-        is large at once.
-        """
+        """The table is about to get these rows: deletions and large ones leave memory at once."""
         if None in values or max(map(len, cast("list[bytes]", values)), default=0) >= LARGE_ROW:
             leaving, staying = list[BufferedRow](), list[BufferedRow]()
             for row, value in zip(rows, values, strict=True):

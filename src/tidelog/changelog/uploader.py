@@ -159,10 +159,7 @@ class Uploader:
         self.metrics.backpressured_s += self.effects.clock.monotonic() - started
 
     async def persist(self, capture: ChainCapture) -> ChainState:
-        """Make the captured changes durable.
-
-        Raises the upload's error; the bytes are kept and go with the next attempt.
-        """
+        """Make the captured changes durable; raises the upload's error, and keeps the bytes."""
         if not capture.open_pieces():
             return capture.state()
         waiter = _Waiter(capture, asyncio.get_running_loop().create_future())

@@ -7,13 +7,7 @@ from operator import attrgetter
 from typing import Final, Protocol
 
 from tidelog.changelog.row_memory import BytesToLookAt, RowSize, until_next_sample
-from tidelog.changelog.state_rows import (
-    Columns,
-    Decode,
-    Encode,
-    EncodeMany,
-    StateRows,
-)
+from tidelog.changelog.state_rows import Columns, Decode, Encode, EncodeMany, StateRows
 from tidelog.table.port import Table
 
 SLICE_ROWS: Final = 2048

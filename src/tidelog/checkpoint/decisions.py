@@ -53,8 +53,7 @@ class Trigger(msgspec.Struct, Generic[Task], frozen=True):
     starts_at: frozenset[Task]
     savepoint: SavepointRequest | None = None
     before_end: bool = False
-    """The barriers capture the state before the end: sinks pre-commit nothing, and no manifest
-    is written."""
+    """Barriers capture the state before the end: no sink pre-commits, no manifest is written."""
 
 
 class Drain(msgspec.Struct, frozen=True):

@@ -55,8 +55,7 @@ class Invariant(StrEnum):
     DESCRIPTOR = "descriptor"
     """A materialization's descriptor says what the manifest says of it."""
     READABLE = "readable"
-    """Every byte that is read passes its checksum and has a known format version, and a slot holds
-    its own manifest."""
+    """What is read passes its checksum and has a known format; a slot holds its own manifest."""
 
 
 class Need(msgspec.Struct, frozen=True):
@@ -296,9 +295,7 @@ def object_violations(needs: Iterable[Need], sizes: Mapping[str, int]) -> list[F
 def lost_objects(
     names: Iterable[str], sizes: Mapping[str, int], expected: Mapping[str, int]
 ) -> set[str]:
-    """Those of the objects that are not among the stored ones, or have fewer bytes than expected,
-    where that is known.
-    """
+    """Those of the objects that are not stored, or have fewer bytes than is known of them."""
     return {name for name in names if sizes.get(name, -1) < expected.get(name, 0)}
 
 

@@ -117,10 +117,7 @@ def write_as_it_is(directory: Path, name: str, content: bytes, token: str) -> in
 
 
 def link(directory: Path, name: str, path: Path, token: str) -> int:
-    """Keep a table file that will never change: a second name for it, or else a copy of it.
-
-    Returns its bytes.
-    """
+    """Keep a table file, which never changes: by a second name or a copy. Returns its bytes."""
     with _published(directory, name, token) as temp:
         try:
             temp.hardlink_to(path)

@@ -216,10 +216,7 @@ class LocalFirstStore:
         return data[start:] if length is None else data[start : start + length]
 
     async def _whole(self, name: str) -> bytes | None:
-        """The content of a copy; None when it is gone.
-
-        Raises ValueError or CorruptObjectError when it is damaged.
-        """
+        """The content of a copy, or None; raises ValueError or CorruptObjectError for damage."""
         if self.cipher is None:
             return await self._tried(name, local_copies.read, self._directory, name)
         sealed = await self._tried(name, local_copies.read_as_it_is, self._directory, name)

@@ -17,11 +17,7 @@ from tidelog.checkpoint.formats import FORMATS, check_formats
 from tidelog.errors import OLDER_CHECKPOINT, CorruptObjectError
 from tidelog.ids import CheckpointId, Generation, MaterializationId, SeqNo, Slot
 from tidelog.storage import object_names
-from tidelog.storage.document import (
-    FORMAT_VERSION,
-    open_document,
-    seal_document,
-)
+from tidelog.storage.document import FORMAT_VERSION, open_document, seal_document
 
 SlotRanges: TypeAlias = tuple[tuple[Slot, Slot], ...]
 """Slot numbers as ranges, first and last inclusive, in ascending order."""
@@ -161,8 +157,7 @@ class SubtaskState(msgspec.Struct, frozen=True, omit_defaults=True):
     operator_state: tuple[OperatorPiece, ...] = ()
     """State that belongs to no key."""
     updates: int = 0
-    """Puts, deletes and appends that the changes combine, since the subtask's state was first
-    written."""
+    """Puts, deletes and appends that the changes combine, since the state was first written."""
 
     @property
     def upto(self) -> SeqNo:
@@ -209,8 +204,7 @@ class OperatorState(msgspec.Struct, frozen=True, omit_defaults=True):
     states: tuple[StateInfo, ...]
     subtasks: tuple[SubtaskState, ...]
     chain: tuple[str, ...] | None = None
-    """The operators that its tasks run after it; written when all its subtasks have finished, and
-    these operators with them."""
+    """The operators that its tasks run after it; written when all of its subtasks have finished."""
     key_types: tuple[str, ...] = ()
     """Types of the keys it has state for; empty: not known."""
     source_types: tuple[str, ...] = ()
@@ -230,9 +224,7 @@ class OperatorState(msgspec.Struct, frozen=True, omit_defaults=True):
         return replace(self, subtasks=tuple(replace(s, **changes) for s in self.subtasks))
 
 
-def subtasks_of(
-    operators: Iterable[OperatorState],
-) -> Iterator[tuple[OperatorState, SubtaskState]]:
+def subtasks_of(operators: Iterable[OperatorState]) -> Iterator[tuple[OperatorState, SubtaskState]]:
     """All subtasks of operators, each with its operator."""
     for operator in operators:
         for subtask in operator.subtasks:

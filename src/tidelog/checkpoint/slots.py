@@ -11,7 +11,7 @@ Invariants:
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -20,6 +20,7 @@ from tidelog.checkpoint.manifest import (
     Author,
     Checkpoint,
     Entry,
+    Savepoint,
     Start,
     decode_entry,
     decode_slot,
@@ -29,6 +30,7 @@ from tidelog.checkpoint.retention import counted, in_ranges, slot_ranges
 from tidelog.concurrency import AT_ONCE, together
 from tidelog.effects import Effects
 from tidelog.errors import (
+    CheckpointNotFoundError,
     ConfigError,
     CorruptObjectError,
     FencedError,
@@ -88,6 +90,32 @@ async def list_slots(store: ObjectStore, after: Slot | None = None) -> dict[Slot
 async def read_slot(store: ObjectStore, slot: Slot) -> Entry:
     """The entry of a slot; raises ObjectNotFoundError, CorruptObjectError, FormatVersionError."""
     return decode_slot(await store.get(object_names.checkpoint(slot)), slot)
+
+
+def named_checkpoints(entries: Iterable[Entry]) -> dict[int, str | None]:
+    """The checkpoints among entries by number, savepoints with their name."""
+    return {
+        entry.slot: entry.name if isinstance(entry, Savepoint) else None
+        for entry in entries
+        if isinstance(entry, Checkpoint)
+    }
+
+
+def no_such_checkpoint(
+    what: str, existing: Mapping[int, str | None], lister: str = "tidelog checkpoints list"
+) -> CheckpointNotFoundError:
+    """The error of a choice that is none of the `existing` numbers and names, all of which the
+    command `lister` shows.
+    """
+    ranges = (f"{a} to {b}" if a < b else f"{a}" for a, b in slot_ranges(map(Slot, existing)))
+    names = sorted(f"savepoint {name}" for name in existing.values() if name is not None)
+    choices = ", ".join([*ranges, *names]) or "those in the store, of which there are none"
+    return CheckpointNotFoundError(
+        what,
+        expected=f"one of {choices}",
+        found="none of that number or name",
+        action=f"choose one that `{lister} URL` shows",
+    )
 
 
 class SlotLog:

@@ -14,7 +14,7 @@ import msgspec
 from tidelog.checkpoint.descriptor import Descriptor, decode_descriptor
 from tidelog.checkpoint.manifest import Checkpoint, Entry, Start
 from tidelog.checkpoint.retention import counted
-from tidelog.checkpoint.slots import SlotLog, TakeOver
+from tidelog.checkpoint.slots import SlotLog, TakeOver, named_checkpoints, no_such_checkpoint
 from tidelog.concurrency import AT_ONCE, together
 from tidelog.errors import (
     CorruptObjectError,
@@ -52,7 +52,7 @@ class History(msgspec.Struct, frozen=True):
     def resume_from(self, target: Slot | None) -> Checkpoint | None:
         """The checkpoint in slot `target`, or the newest; None for a store without any.
 
-        Raises RestoreError when there is no such checkpoint, and the slot's own error when it,
+        Raises CheckpointNotFoundError when there is no such one, and the slot's own error when it,
         or without a target the newest, is damaged.
         """
         if target is None:
@@ -66,17 +66,18 @@ class History(msgspec.Struct, frozen=True):
         for checkpoint in self.checkpoints:
             if checkpoint.slot == target:
                 return checkpoint
-        raise _no_checkpoint(target)
+        raise no_such_checkpoint(f"checkpoint {target}", named_checkpoints(self.checkpoints))
 
 
 async def resumable(slots: SlotLog, target: Slot | None) -> Checkpoint | None:
     """What a start would resume from, looked up before it fences anything: `target`, or the newest.
 
-    Raises RestoreError, CorruptObjectError and FormatVersionError as `read_history` and
+    Raises CheckpointNotFoundError, CorruptObjectError and FormatVersionError as `read_history` and
     `History.resume_from` would, and RestoreError when the job has moved to Spark.
     """
     stored_slots = await slots.slots()
     counting: list[Slot] | None = None
+    entries: list[Entry] = []
     for slot in reversed(stored_slots):
         if counting is not None and slot not in counting:
             continue
@@ -93,8 +94,9 @@ async def resumable(slots: SlotLog, target: Slot | None) -> Checkpoint | None:
             raise moved_away(entry)
         if isinstance(entry, Checkpoint) and target in (None, slot):
             return entry
+        entries.append(entry)
     if target is not None:
-        raise _no_checkpoint(target)
+        raise no_such_checkpoint(f"checkpoint {target}", named_checkpoints(entries))
     return None
 
 
@@ -109,15 +111,6 @@ def moved_away(move: Start) -> RestoreError:
         f"savepoint {move.moved_to} --to URL@NAME` with the URL of this store; to go on from "
         f"before the move, without what the query has done, start with --from @{last}",
         retry_safe=False,
-    )
-
-
-def _no_checkpoint(slot: Slot) -> RestoreError:
-    return RestoreError(
-        f"checkpoint {slot}",
-        expected="a checkpoint of this store",
-        found="none of that number",
-        action="choose one that `tidelog checkpoints list URL` shows",
     )
 
 

@@ -53,17 +53,26 @@ class LazyGroup(click.Group):
             # With its parser of messages it takes as long as click, and few commands need it.
             from importlib.metadata import entry_points  # noqa: PLC0415
 
-            commands |= {
-                point.name: point.load() for point in entry_points(group=self._entry_points)
-            }
+            for point in entry_points(group=self._entry_points):
+                package = point.dist.name if point.dist is not None else point.module
+                try:
+                    commands.setdefault(point.name, _lazy_command(point.load()))
+                except (Exception, SystemExit) as error:
+                    _warn(_broken(point.name, package, error))
         return dict(sorted(commands.items()))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.lazy_commands)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        command = self._lazy.get(cmd_name) or self.lazy_commands.get(cmd_name)
-        return None if command is None else command.load()
+        if cmd_name in self._lazy:
+            return self._lazy[cmd_name].load()
+        command = self.lazy_commands.get(cmd_name)
+        try:
+            return None if command is None else command.load()
+        except (Exception, SystemExit) as error:
+            package = command.target.partition(".")[0] if command is not None else ""
+            raise click.ClickException(_broken(cmd_name, package, error)) from error
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -79,10 +88,7 @@ class LazyGroup(click.Group):
             raise
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; what is wrong with its arguments is said without secrets in it.
-
-        Raises SystemExit when it is interrupted.
-        """
+        """Run the command; errors show no secrets of it, an interrupt raises SystemExit."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -120,6 +126,27 @@ class LazyGroup(click.Group):
             formatter.write_dl(
                 [(name, command.about) for name, command in self.lazy_commands.items()]
             )
+
+
+def _lazy_command(command: object) -> LazyCommand:
+    if not isinstance(command, LazyCommand):
+        raise TypeError(f"it refers to {type(command).__name__}, not to a LazyCommand")
+    return command
+
+
+def _broken(name: str, package: str, error: BaseException) -> str:
+    """What keeps the command of another package from being used, in one line."""
+    reason = " ".join(f"{type(error).__name__}: {error}".split())
+    return (
+        f"command {name!r} of package {package} is left out, as it cannot be imported: {reason}. "
+        f"Next: install what it lacks, as with `pip install --upgrade {package}`, or uninstall it."
+    )
+
+
+def _warn(text: str) -> None:
+    from tidelog.cli.logs import say  # noqa: PLC0415  # few have such a command
+
+    say(f"Warning: {masked(text)}", logging.WARNING)
 
 
 def _commands(*entries: tuple[str, str, str]) -> dict[str, LazyCommand]:
@@ -179,7 +206,7 @@ _SPARK: Final = _commands(
     ("run", ".spark.run:run_command", "Run a job as a query of Spark."),
 )
 _STORE: Final = _commands(
-    ("check", ".store.health:check_command", "Test whether a store keeps what jobs rely on."),
+    ("check", ".store.health:check_command", "Test whether a store keeps what jobs rely on.")
 )
 
 

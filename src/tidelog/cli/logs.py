@@ -1,8 +1,7 @@
 """What a command says on standard error: log records, and lines of its own in the same form.
 
 Invariants: records go to standard error, so standard output holds results only; in JSON every line
-is a document; no secret is in them, whichever library logged it; those of a job's
-worker name it.
+is a document; no secret is in them, whichever library logged it; those of a job's worker name it.
 """
 
 import logging

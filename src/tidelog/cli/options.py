@@ -91,9 +91,7 @@ def declared(*names: str, **settings: Any) -> Any:
 
 
 def options_of(name: str, kind: type[Any]) -> Callable[[F], F]:
-    """Add the options that the fields of a dataclass declare to a command, which gets them as one
-    argument `name`.
-    """
+    """Add options that a dataclass declares to a command, which gets them as argument `name`."""
     declarations = [declared for declared in fields(kind) if "option" in declared.metadata]
 
     def decorated(function: F) -> F:

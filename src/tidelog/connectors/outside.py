@@ -30,14 +30,21 @@ _LOOK_S: Final = 0.25
 class Wait:
     """One call under way."""
 
-    def __init__(self, what: str, limit_s: float, stop: Callable[[], None], now: float) -> None:
+    def __init__(
+        self,
+        what: str,
+        limit_s: float,
+        stop: Callable[[], None],
+        now: float,
+        say_s: float | None = None,
+    ) -> None:
         self.what = what
         self.limit_s = limit_s
         self.started = now
         self.ended_by: str | None = None
         """Why the call was ended before its answer."""
         self._stop = stop
-        self._say_at = _SAY_S
+        self._say_at = _SAY_S if say_s is None else say_s
 
     def look(self, now: float) -> None:
         elapsed = now - self.started
@@ -100,12 +107,15 @@ _watch: Final = _Watch(SystemClock())
 
 
 @contextmanager
-def answered(what: str, limit_s: float, stop: Callable[[], None]) -> Iterator[Wait]:
-    """Calls in the block have so long; `stop`, called by another thread, makes them fail.
+def answered(
+    what: str, limit_s: float, stop: Callable[[], None], say_s: float | None = None
+) -> Iterator[Wait]:
+    """Calls in the block have so long; `stop`, called by another thread, makes them fail. They are
+    named in the log after `say_s`.
 
     Raises StoreUnreachableError for one that was stopped; what else it raises passes through.
     """
-    wait = Wait(what, limit_s, stop, _watch.clock.monotonic())
+    wait = Wait(what, limit_s, stop, _watch.clock.monotonic(), say_s)
     _watch.add(wait)
     try:
         with interruptible(lambda: wait.end("none before the job was stopped")):
@@ -124,7 +134,7 @@ def answered(what: str, limit_s: float, stop: Callable[[], None]) -> Iterator[Wa
         _watch.remove(wait)
 
 
-def bounded(what: str, limit_s: float, call: Callable[[], T]) -> T:
+def bounded(what: str, limit_s: float, call: Callable[[], T], say_s: float | None = None) -> T:
     """The result of a call of a library that knows no deadlines; raises as `answered`.
 
     Its thread is left behind when it is late, and what it does then may have its effect still.
@@ -141,7 +151,7 @@ def bounded(what: str, limit_s: float, call: Callable[[], T]) -> T:
         done.set()
 
     daemon_thread(run, "tidelog-outside")
-    with answered(what, limit_s, done.set):
+    with answered(what, limit_s, done.set, say_s):
         done.wait()
         if errors:
             raise errors[0]

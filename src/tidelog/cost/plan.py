@@ -166,10 +166,7 @@ def _with_interval(workload: Workload, settings: Settings, interval: float) -> S
 def in_currency(
     books: Sequence[PriceBook], budget: Money | None
 ) -> tuple[list[PriceBook], list[str]]:
-    """The books in the currency of a budget, and a note of the others.
-
-    Raises ConfigError when there is none.
-    """
+    """The books in the currency of a budget, and a note of others; raises ConfigError for none."""
     if budget is None:
         return list(books), []
     fitting, omitted, others = [], [], set()

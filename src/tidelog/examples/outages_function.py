@@ -8,13 +8,7 @@ however an engine has cut them into batches.
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tidelog import (
-    ExpiredTimerInfo,
-    Row,
-    StatefulProcessor,
-    StatefulProcessorHandle,
-    TimerValues,
-)
+from tidelog import ExpiredTimerInfo, Row, StatefulProcessor, StatefulProcessorHandle, TimerValues
 
 GAP_MS: Final = 30_000
 MAX_DELAY_MS: Final = 5_000

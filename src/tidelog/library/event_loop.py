@@ -95,9 +95,7 @@ class LoopLock:
         self.forked = self.loop_waits = True
 
     def check_between_operations(self) -> None:
-        """Raise ConfigError where the caller is within an operation, or runs in the loop's thread:
-        it would wait for itself.
-        """
+        """Raise ConfigError within an operation or the loop's thread: it would wait for itself."""
         with self.lock:
             if self.user or get_ident() == self.loop_thread:
                 raise ConfigError(

@@ -66,9 +66,7 @@ class PartitionJobs:
         self._url, self._log_url = from_here(url), None if log_url is None else from_here(log_url)
 
     async def begin_application(self, partitions: int | None) -> Application:
-        """The stored application, which begins now if there is none; raises ConfigError when it is
-        another one.
-        """
+        """The stored application, begun if there is none; raises ConfigError for another one."""
         try:
             return await begin_application(self._root, Application(self._name, partitions))
         finally:

@@ -98,9 +98,7 @@ class StateJob:
             raise self.end_error()
 
     def check_between_blocks(self, what: str) -> None:
-        """Raise ConfigError within a step's block of the caller, within its operation, and when
-        the process ends.
-        """
+        """Raise ConfigError within a step or operation of the caller, or as the process ends."""
         self.event_loop.check()
         if self.program.steps.this_owner().blocks:
             raise ConfigError(

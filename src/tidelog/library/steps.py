@@ -21,6 +21,7 @@ from itertools import count
 from threading import get_ident
 from typing import Any, Final, TypeVar
 
+from tidelog.concurrency import LiveObjects
 from tidelog.effects import hold_thread
 from tidelog.errors import ConfigError
 from tidelog.events import Event
@@ -39,7 +40,7 @@ _LONG_WAIT: Final = 300
 """After so many pauses, some 5 s, a warning says what is waited for."""
 _BLOCKED: Final = "the end of a step, or its table to be whole"
 
-_all_steps: "Final[weakref.WeakSet[Steps]]" = weakref.WeakSet()
+_all_steps: "Final[LiveObjects[Steps]]" = LiveObjects()
 """Those of all databases that this process has open."""
 
 
@@ -210,7 +211,7 @@ class Steps:
         return (
             self._on_last_step_end is not None
             and not owner.in_step
-            and not any(steps.in_step for steps in list(_all_steps))
+            and not any(steps.in_step for steps in _all_steps)
         )
 
     def _check_is_loop_owner(self, owner: StepOwner) -> None:
@@ -269,9 +270,7 @@ class Steps:
         return [owner.name for owner in list(self._owners) if owner.in_step]
 
     def block_steps(self, none_open: Callable[[], object] | None) -> None:
-        """Let no step begin, and call `none_open` when the last open one ends; None: steps may
-        begin again.
-        """
+        """Let no step begin, and call `none_open` when the last ends; None: steps may begin."""
         self._on_last_step_end = none_open
         self._update()
 

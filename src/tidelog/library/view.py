@@ -78,7 +78,6 @@ class View:
 
     def __init__(
         self,
-        url: str,
         checkpoint: Checkpoint,
         operator: OperatorState,
         subtasks: Sequence[_Subtask],
@@ -86,7 +85,6 @@ class View:
     ) -> None:
         self.checkpoint = checkpoint
         """With its `number`, `created_ms` and so on."""
-        self._url = url
         self._operator = operator
         self._subtasks = subtasks
         self._directory = directory
@@ -212,7 +210,7 @@ class ViewOpening:
                 self._subtask(operator, state, table)
                 for state, table in zip(operator.subtasks, tables, strict=True)
             ]
-            return View(self.store.url, checkpoint, operator, subtasks, directory)
+            return View(checkpoint, operator, subtasks, directory)
         except BaseException:
             for table in tables:
                 table.close()

@@ -96,9 +96,7 @@ class TableSnapshots:
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """Within, an error is a failed snapshot, whichever of its steps it comes from: writing the
-        table to the local disk, or uploading it.
-        """
+        """Within, an error of writing the table, or of uploading it, is a failed snapshot."""
         try:
             yield
         # A task that ends cancels its materialization: that is no failure.

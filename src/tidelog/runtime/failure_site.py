@@ -29,9 +29,7 @@ _shown.maxtuple = _shown.maxlist = _shown.maxdict = 10
 
 
 def site_of(error: BaseException) -> str:
-    """Where the user's code failed, and the arguments of the function, which have the record;
-    empty for a function that is not written in Python.
-    """
+    """Where the user's code failed, and its function's arguments; empty where it is not Python."""
     frames = [
         (frame, line)
         for frame, line in walk_tb(error.__traceback__)

@@ -5,6 +5,7 @@ names of the calls that built it, so the same program finds its state again.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -15,6 +16,7 @@ from tidelog.errors import ConfigError, require
 from tidelog.options.units import Length, milliseconds
 from tidelog.runtime.node import Edge, Node, OutputTag, Routing, name_of
 from tidelog.runtime.operators.aggregate import Aggregate
+from tidelog.runtime.operators.answers import Watched
 from tidelog.runtime.operators.operator import Operator, OperatorFactory, without_event_time
 from tidelog.runtime.operators.stateless import FilterRecords, FlatMap, MapBatches, MapRecords
 from tidelog.runtime.sink import Sink
@@ -120,13 +122,12 @@ class Stream:
     def map(self, function: Callable[[Any], Any], *, name: str = "map") -> "Stream":
         """Apply a function to every record; raises ConfigError for one that is `async`."""
         check_plain(function, name)
-        return self._then(name, lambda: MapRecords(function))
+        return self._then(name, partial(MapRecords, Watched(function)))
 
     def filter(self, predicate: Callable[[Any], bool], *, name: str = "filter") -> "Stream":
         """Keep the records a predicate holds for; raises ConfigError for one that is `async`."""
         check_plain(predicate, name)
-        warned: set[str] = set()
-        return self._then(name, lambda: FilterRecords(predicate, warned))
+        return self._then(name, partial(FilterRecords, Watched(predicate)))
 
     def flat_map(
         self, function: Callable[[Any], Iterable[Any]], *, name: str = "flat-map"
@@ -160,15 +161,11 @@ class Stream:
         that is more than `max_ahead_ms` ahead of another with records to read waits for it. See
         docs/guides/event-time.md, also for `event_time` after keyed operators.
         """
-        from tidelog.runtime.operators.event_time import (  # noqa: PLC0415
-            AssignEventTime,
-            EventTimeOptions,
-        )
+        from tidelog.runtime.operators.event_time import AssignEventTime, EventTimeOptions  # noqa: PLC0415
 
         check_plain(time_of, name)
         options = EventTimeOptions.of(max_delay_ms, idle_after_ms, max_ahead_ms)
-        warned: set[str] = set()
-        operator: OperatorFactory = lambda: AssignEventTime(time_of, options, warned)  # noqa: E731
+        operator = partial(AssignEventTime, time_of, options, set())  # one set for all subtasks
         return self._then(name, operator, makes_watermarks=True)
 
     def rebalance(self) -> "Stream":

@@ -116,6 +116,8 @@ class JobRunner:
         self.incarnation: Incarnation | None = None
         """What runs; None until all is restored."""
         self.running = False
+        self.ending = False
+        """Nothing is handled any more; the run, or the last one, releases what it has."""
         self._in_run = False
         """Whether a call of `run` has not returned yet."""
         self._plan(Resumption())
@@ -153,7 +155,7 @@ class JobRunner:
                 found="another one that has not returned",
                 action="await that one; for another job make another JobRunner, on another store",
             )
-        self._in_run = True
+        self._in_run, self.ending = True, False
         self.generation = self.states = self.subtasks = self.incarnation = None
         try:
             with records_shown(self.config.show_records):
@@ -181,7 +183,7 @@ class JobRunner:
             succeeded = True
             return result
         finally:
-            self.running = False
+            self.running, self.ending = False, True
             try:
                 if self.states is not None:
                     if self.states.start.uploader is not None:

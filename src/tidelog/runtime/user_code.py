@@ -1,6 +1,4 @@
-"""Calls into user code: their errors are wrapped once, at the innermost place with a name, and say
-in which line the function failed and for which record.
-"""
+"""Calls into user code: errors are wrapped once, with the innermost name, the line, the record."""
 
 import logging
 from asyncio import CancelledError

@@ -10,6 +10,6 @@ The public API is what `__init__.pyi` lists. Invariant: nothing here imports pys
 source or `transform` is used.
 """
 
-import lazy_loader
+from tidelog.public import public_names
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = public_names(__name__, __file__)

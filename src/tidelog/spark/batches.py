@@ -47,8 +47,7 @@ class BatchReport:
     snapshots: int
     """State stores that took a snapshot with this batch."""
     snapshots_put_off: int
-    """State stores whose snapshot Spark alone would have taken with this batch, and which take it
-    later."""
+    """State stores whose snapshot Spark alone would have taken with this batch; it comes later."""
     snapshot_lags: dict[str, int]
     """Versions since its newest uploaded snapshot, of the five state stores that have the most; a
     store is named by its directory below `state`, operator/partition."""

@@ -5,7 +5,6 @@ Invariant: a session that was found is left as it was; one that was started is s
 
 import asyncio
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from tidelog.concurrency import Progress
 from tidelog.effects import Effects
-from tidelog.errors import ConfigError, RestoreError, TidelogError
+from tidelog.errors import ConfigError, RestoreError
+from tidelog.spark.failures import translated
 from tidelog.spark.plugin.settings import refuse_connect, use_this_python
 from tidelog.spark.plugin.toolchain import require_pyspark
 
@@ -25,9 +25,6 @@ T = TypeVar("T")
 LOCAL: Final = "local[*]"
 _QUIET: Final = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
 _POLL_S: Final = 0.3
-_SHOWN_CHARACTERS: Final = 400
-_RAISED: Final = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception)): (.*)$", re.MULTILINE)
-"""The last line of a traceback in Python."""
 _WITHOUT: Final = "; or do without Spark, with --engine local"
 
 
@@ -124,22 +121,3 @@ class SparkJobs:
                     total += stage.numTasks
             progress(done, total)
             await self.effects.clock.sleep(_POLL_S)
-
-
-@contextmanager
-def translated(kind: type[TidelogError], what: str, expected: str, action: str) -> Iterator[None]:
-    """Within, an error of Spark is raised as one of this kind; every other error as it is."""
-    try:
-        yield
-    except Exception as error:
-        if type(error).__module__.partition(".")[0] not in {"pyspark", "py4j"}:
-            raise
-        raise kind(what, expected=expected, found=_reason(error), action=action) from error
-
-
-def _reason(error: Exception) -> str:
-    """What a function in Python raised, else what Spark says first."""
-    raised = [f"{kind}: {text}" for kind, text in _RAISED.findall(str(error))]
-    java = getattr(error, "java_exception", None)
-    message = str(error if java is None else java.toString()).strip().partition("\n")[0]
-    return (raised[-1] if raised else message)[:_SHOWN_CHARACTERS]

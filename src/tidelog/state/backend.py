@@ -48,8 +48,7 @@ would be written more often: with a quarter of it, jobs take a fifth more proces
 _MAX_DIRTY_HURRIED = MAX_DIRTY * 3 // 2
 """Rows that the table may lack while a checkpoint is under way, which is more urgent."""
 _WRITTEN_ROWS = 512
-"""Rows that go to the table without a pause: RocksDB takes more than a millisecond for them, in
-which no thread of Python works."""
+"""Rows that go to the table without a pause: it takes over a millisecond, and holds the GIL."""
 MAX_EVICTION_STEPS = 8
 """Steps in which rows leave memory after one buffer."""
 _PIECE_ROWS = 16_384
@@ -261,8 +260,7 @@ class KeyedBackend:
         """Like `flush`, some rows at a time; between two steps others may have their turn.
 
         Without `cache` the rows leave memory; with `settle` the table has them all. What is put in
-        between is flushed as far as its turn comes; to have nothing left, call `flush` at the
-        end.
+        between is flushed as far as its turn comes; to have nothing left, call `flush` at the end.
         """
         remaining = len(self.buffer)
         while remaining > 0:

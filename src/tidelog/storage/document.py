@@ -57,9 +57,8 @@ def open_document(data: bytes, name: str, kind: type[T], otherwise: str = "") ->
     """Check and decode the document stored as `name`; `otherwise` is what else may be done about
     one that a newer release has written.
 
-    Raises CorruptObjectError (not a document, wrong checksum, wrong shape),
-    FormatVersionError (written by a newer release) and ConfigError (encrypted: the store was
-    opened without its key).
+    Raises CorruptObjectError (not a document, wrong checksum, wrong shape), FormatVersionError
+    (written by a newer release) and ConfigError (encrypted: the store was opened without its key).
     """
     if data.startswith(SEALED_MAGIC):
         raise without_key(f"object {name}")

@@ -32,9 +32,8 @@ async def first_answer(
 ) -> T:
     """Answer of `send()`, or of a second `send()` started after `hedge_after_s` seconds.
 
-    Raises what the winning try raised, or TimeoutError when neither answers in `timeout_s`
-    seconds. Tries are counted in `counters`, as `count` each; `name` is the object asked for, in
-    the log.
+    Raises what the winning try raised, or TimeoutError when neither answers in `timeout_s` seconds.
+    Tries are counted in `counters`, as `count` each; `name` is the object asked for, in the log.
     """
     counters.attempts += count
     first: asyncio.Future[T] = asyncio.ensure_future(send())

@@ -180,10 +180,9 @@ async def get_each(store: ObjectStore, parts: Sequence[ObjectPart]) -> Sequence[
 async def create_once(store: ObjectStore, name: str, data: bytes) -> None:
     """Create `name`, or find that an attempt whose answer was lost had created it.
 
-    `data` must carry its author, so that equal bytes mean the same write. Raises
-    ObjectExistsError when another author won: read the name to see who. Any other error, such
-    as StoreUnreachableError, leaves the outcome open; calling again with the same data settles
-    it.
+    `data` must carry its author, so that equal bytes mean the same write. Raises ObjectExistsError
+    when another author won: read the name to see who. Any other error, such as
+    StoreUnreachableError, leaves the outcome open; calling again with the same data settles it.
     """
     try:
         await store.create(name, data)

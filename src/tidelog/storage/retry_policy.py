@@ -9,13 +9,12 @@ from tidelog.options.kinds import ABOVE_ZERO, Duration, Integer, Number, Range, 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How long requests to a store are tried, in seconds; raises ConfigError for values that
-    cannot work.
+    """How long requests to a store are tried, in seconds; raises ConfigError for values that cannot
+    work.
 
-    A transfer of n bytes gets n / `bytes_per_s` on top of timeout, hedge delay and deadline, so
-    a large object on a slow line is not taken for a stall; a read of unknown length gets none.
-    The pause before retry n is drawn from [1 - jitter, 1] times
-    min(max_backoff, first_backoff * 2**n).
+    A transfer of n bytes gets n / `bytes_per_s` on top of timeout, hedge delay and deadline, so a
+    large object on a slow line is not taken for a stall; a read of unknown length gets none. The
+    pause before retry n is drawn from [1 - jitter, 1] times min(max_backoff, first_backoff * 2**n).
     """
 
     attempt_timeout: float = option(

@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -31,6 +32,9 @@ _TRAILER_BYTES: Final = 5
 """After each block: its compression and its checksum; the error's size is without them."""
 _SPARE_SHARE: Final = 16
 """What the job itself writes needs room for one of so many bytes of the tables' files."""
+
+_STAT_BLOCK_BYTES: Final = 512
+"""The unit of `st_blocks`."""
 
 
 class Hole(NamedTuple):
@@ -92,14 +96,20 @@ def hole_of(error: BaseException) -> Hole | None:
     return ANYWHERE if any(sign in lower for sign in _OF_BAD_BYTES) else None
 
 
-def check_room(directory: Path, size: int) -> None:
-    """Raise StoreFullError when so many bytes of table files would not fit below a directory."""
+def check_room(directory: Path, size: int, placeholders: Iterable[Path] = ()) -> None:
+    """Raise StoreFullError when so many bytes of table files would not fit below a directory, where
+    earlier placeholders may have yet to take their room; some of them may be gone.
+    """
     free, spare = shutil.disk_usage(directory).free, size // _SPARE_SHARE
+    for path in placeholders:
+        with suppress(FileNotFoundError):
+            status = path.stat()
+            free -= max(0, status.st_size - status.st_blocks * _STAT_BLOCK_BYTES)
     if free < size + spare:
         raise StoreFullError(
             f"work directory {directory}",
             expected=f"{size} bytes for the files of the tables, and {spare} beside them",
-            found=f"{free} bytes free",
+            found=f"{max(0, free)} bytes free",
             action="free disk space or move the work directory, then restart the job",
         )
 

@@ -234,9 +234,7 @@ class RocksTable:
 def prepare(
     options: TableOptions, directory: Path, keys: Sequence[bytes], values: Sequence[bytes | None]
 ) -> PreparedRows:
-    """Sorted, distinct rows, written to SST files under `directory` if they are many: these become
-    the table's without passing a memtable.
-    """
+    """Sorted, distinct rows; many become SST files under `directory`, which the table adopts."""
     if len(keys) < _INGEST_ROWS:
         return PreparedRows(keys, values)
     directory.mkdir(parents=True, exist_ok=True)

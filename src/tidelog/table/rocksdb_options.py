@@ -20,8 +20,7 @@ MOST_CACHE: Final = 4 << 40
 LARGEST_MEMTABLE: Final = 16 * _MIB
 
 MANIFEST_BYTES = 64 << 10
-"""The MANIFEST is part of every snapshot, so it begins anew before it grows large: a file of the
-table takes about 130 bytes in it."""
+"""The MANIFEST is in every snapshot, so it stays small: a file takes about 130 bytes in it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,7 @@
 Invariants: those of `rocksdb_options`; what an options file may not change is that a table gives
 back the rows that were written to it, that its snapshot is its SST files and its MANIFEST, and that
 all tables keep one memory limit. Options that could are refused, and caches, memtables and the
-MANIFEST's size are set over the file.
-Format of the file: RocksDB's wiki, "RocksDB Options File".
+MANIFEST's size are set over the file. Format of the file: RocksDB's wiki, "RocksDB Options File".
 """
 
 import shutil

@@ -66,8 +66,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     generation: int | None = None
     started_ms: int | None = None
     phase: str
-    """What a running job says of itself (see `JobStatus.phase`); without one `finished` or
-    `not running here`."""
+    """What a running job says (see `JobStatus.phase`), else `finished` or `not running here`."""
     notices: tuple[str, ...]
     """What the page cannot show, and why."""
     problems: tuple[Finding, ...]
@@ -78,8 +77,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     retained: tuple[SlotPart, ...] = ()
     """What the store holds, by number, the newest first: starts as well."""
     materialized: tuple[dict[str, Any], ...] = ()
-    """Uploads of tables: the fields of a `NewTable`, and `at_ms`, when the first checkpoint that
-    names it was completed."""
+    """Uploads of tables: as `NewTable`, and `at_ms`, when a checkpoint first named the table."""
     restore: RestorePart | None = None
     bill: BillPart | None = None
     reads: RestoreReads

@@ -49,8 +49,6 @@ class Follower:
         """`watching` is for a store whose kind is known."""
         self.failure: TidelogError | None = None
         """Why the store could not be read when it was read last."""
-        self.is_read = False
-        """The store has been read at least once."""
         self._clock = clock
         self._store = store
         self._is_known = watching is not None
@@ -96,7 +94,7 @@ class Follower:
             if not isinstance(error, StoreUnreachableError):
                 self._asked_ms = None
         else:
-            self.failure, self._asked_ms, self.is_read = None, None, True
+            self.failure, self._asked_ms = None, None
         finally:
             self._reading = None
 

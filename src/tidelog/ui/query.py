@@ -1,7 +1,7 @@
 """The checkpoint of a Spark query as the page shows it: what was read, and the document of it.
 
-Invariants: nothing is written; what is
-damaged has its place like all else, with what is wrong and what to do.
+Invariants: nothing is written; what is damaged has its place like all else, with what is wrong and
+what to do.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,4 @@
-"""What units of a verification find: restored partitions, and findings.
-
-Invariant: results are small and can be pickled.
-"""
+"""What units of a verification find: restored partitions and findings, which can be pickled."""
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -11,15 +8,14 @@ from typing import Final, Literal
 
 from tidelog.checkpoint.finding import Finding
 from tidelog.checkpoint.invariants import Invariant
+from tidelog.checkpoint.slots import no_such_checkpoint
 from tidelog.engines import Unit
 from tidelog.errors import FormatVersionError, ObjectNotFoundError, RestoreError, TidelogError
 from tidelog.options.units import plural
 from tidelog.verify.fingerprint import Fingerprint
 
 Choice = int | str
-"""Which checkpoints to verify: a number (of a Spark query: a batch), a savepoint by its name,
-`latest` or `all`.
-"""
+"""Which checkpoints to verify: a number or batch, a savepoint's name, `latest` or `all`."""
 
 Redundancy = Literal["equal", "different", "not checked"]
 
@@ -141,19 +137,14 @@ def choose(
 ) -> list[int]:
     """The checkpoints to verify of those that are there, with the names of savepoints; ascending.
 
-    Raises ObjectNotFoundError for one that is not; `command` lists those of its `kind`.
+    Raises CheckpointNotFoundError for one that is not; `command` lists those of its `kind`.
     """
     if chosen == "all":
         return sorted(there)
     matches = [max(there)] if chosen == "latest" else [n for n in there if chosen in {n, there[n]}]
     if matches:
         return [max(matches)]
-    raise ObjectNotFoundError(
-        f"{kind} {chosen} of {url}",
-        expected=f"a checkpoint, one of {min(there)} to {max(there)}",
-        found="none",
-        action=f"choose a checkpoint that `{command} URL` shows",
-    )
+    raise no_such_checkpoint(f"{kind} {chosen} of {url}", there, command)
 
 
 def object_in(text: str, objects: Mapping[str, str]) -> str | None:

@@ -93,8 +93,8 @@ async def verify(
     """Verify all checkpoints, the latest, the one of a number (of a Spark query: a batch), or the
     newest savepoint of a name.
 
-    Raises ObjectNotFoundError for one that is not there, RestoreError when there is none at all,
-    and what the store raises.
+    Raises CheckpointNotFoundError for one that is not there, RestoreError when there is none at
+    all, and what the store raises.
     """
     layout = await find_layout(store)
     read = read_job if layout == "job" else read_query

@@ -198,12 +198,7 @@ def _hot_keys(rng: Random, width: int) -> Callable[[], str]:
 
 
 def _source(
-    rng: Random,
-    number: int,
-    draw_key: Callable[[], str],
-    timed: bool,
-    plain: bool,
-    stream_s: float,
+    rng: Random, number: int, draw_key: Callable[[], str], timed: bool, plain: bool, stream_s: float
 ) -> SourcePlan:
     def record(n: int, time: int) -> Record:
         return Record(draw_key(), 1_000_000 * number + n, rng.randrange(100), time)

@@ -35,11 +35,7 @@ def output(directory: Path) -> Counter[str]:
 def on_spark(spark: "SparkSession", job: Job, store: Path, query: Path) -> None:
     """Go on in Spark until the input that is there is read."""
     moved = tidelog.spark.run(
-        job,
-        checkpoint=str(query),
-        spark=spark,
-        available_now=True,
-        savepoint=f"{store}@halt",
+        job, checkpoint=str(query), spark=spark, available_now=True, savepoint=f"{store}@halt"
     )
     moved.wait()
 

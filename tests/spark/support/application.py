@@ -131,7 +131,8 @@ class Application:
     def kill_driver(self) -> None:
         """`kill -9` of the driver; executors see that it is gone."""
         for pid in self._members(DRIVER):
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # what starts the driver has its name, too
+                os.kill(pid, signal.SIGKILL)
         self._running.kill()
         self._running.wait()
 

@@ -28,7 +28,8 @@ from tidelog.cli.run.definition import load_job
 
 __all__ = ["topics"]
 
-pytestmark = pytest.mark.usefixtures("spark_or_skip")
+# A deep run kills each of fourteen jobs twice in one test.
+pytestmark = [pytest.mark.usefixtures("spark_or_skip"), pytest.mark.timeout(7200)]
 
 FILE: Final = Path(__file__).with_name("job.py")
 SIDES: Final = ("left", "right")
@@ -192,11 +193,7 @@ PATHS: Final = {
 
 @pytest.fixture
 def journeys(
-    version: str,
-    master: str,
-    names: tuple[str, ...],
-    place: Place,
-    request: pytest.FixtureRequest,
+    version: str, master: str, names: tuple[str, ...], place: Place, request: pytest.FixtureRequest
 ) -> Journeys:
     spark = this_version() if version == THIS else other_version(version)
     given = {**settings(place.root / "faults", spark.home), "spark.sql.shuffle.partitions": "2"}

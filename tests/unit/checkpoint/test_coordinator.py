@@ -10,14 +10,7 @@ from hypothesis import given
 from tests.property.profiles import looking
 from tidelog.checkpoint.config import Change, CheckpointConfig
 from tidelog.checkpoint.coordinator import Coordinator
-from tidelog.checkpoint.decisions import (
-    Abort,
-    Complete,
-    FailJob,
-    SavepointRequest,
-    Store,
-    Trigger,
-)
+from tidelog.checkpoint.decisions import Abort, Complete, FailJob, SavepointRequest, Store, Trigger
 from tidelog.ids import CheckpointId
 
 TASKS = ("source", "middle", "sink")

@@ -54,6 +54,33 @@ def test_a_dry_run_says_what_a_start_would_read_and_writes_nothing(
     assert not (tmp_path / "to").exists()
 
 
+def test_a_checkpoint_that_the_store_does_not_have_is_wrong_usage(
+    store: Path, tmp_path: Path
+) -> None:
+    words, other = tmp_path / "words", tmp_path / "other"
+    words.mkdir()
+    run = ("run", "wordcount", "--input", words, "--output", tmp_path / "out", "--store")
+    for unknown in ("99", "late", "0"):  # 0 is the start of the job
+        for command in (
+            ("checkpoints", "show", store, unknown),
+            ("clone", f"{store}@{unknown}", other),
+            ("log", store, "--checkpoint", unknown),
+            ("restore", store, "--checkpoint", unknown, "--to", other),
+            ("restore", store, "--checkpoint", unknown, "--dry-run"),
+            ("verify", store, "--checkpoint", unknown, "--engine", "local"),
+            (*run, store, "--from", f"@{unknown}"),
+            (*run, other, "--from", f"{store}@{unknown}"),
+            *([] if unknown == "late" else [(*run, store, "--restore-checkpoint", unknown)]),
+        ):
+            refused = tidelog(*command)
+            assert refused.exit_code == 2, (command, refused.output)
+            assert "; expected one of 7 to 9; found none of that number" in refused.stderr
+        dropped = tidelog("checkpoints", "drop", store, unknown)
+        assert dropped.exit_code == 2 and "those in the store, of which" in dropped.stderr
+    assert tidelog("checkpoints", "drop", store, "9").exit_code == 2, "no savepoint"
+    assert not other.exists()
+
+
 def test_every_kind_of_state_is_decoded(store: Path, tmp_path: Path) -> None:
     assert tidelog("restore", store, "--to", tmp_path / "to", "--format", "jsonl").exit_code == 0
     rows = restored_rows(tmp_path / "to")
@@ -208,12 +235,3 @@ def test_show_says_what_a_restore_would_replay_by_operator_and_subtask(store: Pa
             assert shown["materialized_upto"] == upto
             assert shown["replay_changes"] == state.seqno - upto
             assert shown["log_ranges"] == len(state.log)
-
-
-def test_a_slot_that_is_not_there_is_an_error(store: Path, tmp_path: Path) -> None:
-    result = tidelog("clone", f"{store}@6", tmp_path / "clone", "--json")
-    assert result.exit_code == 1
-    error = json.loads(result.stderr or result.stdout)["error"]
-    assert error["what"].startswith("checkpoint 6 of store") and error["expected"].endswith(
-        "7 to 9"
-    )

@@ -14,13 +14,7 @@ from click.testing import Result
 from tests.support.cli import tidelog
 from tests.support.documentation import ROOT
 from tidelog import errors
-from tidelog.cli.exit_codes import (
-    EXIT_FENCED,
-    EXIT_OK,
-    EXIT_PROBLEM,
-    EXIT_USAGE,
-    exit_code_of,
-)
+from tidelog.cli.exit_codes import EXIT_FENCED, EXIT_OK, EXIT_PROBLEM, EXIT_USAGE, exit_code_of
 from tidelog.errors import TidelogError
 from tidelog.storage.errors import from_answer
 
@@ -124,6 +118,7 @@ CAUSES: dict[str, tuple[int, Callable[[Place], Result]]] = {
     "the job's file or module is not there": (EXIT_USAGE, run(job="HERE/late.py:job")),
     "the key file holds no key": (EXIT_USAGE, run("--encryption-key", "file:HERE/no.key")),
     "the store's URL is none": (EXIT_USAGE, run("--store", "s3:/b/c")),
+    "the store has no such checkpoint": (EXIT_USAGE, run("--restore-checkpoint", "99")),
 }
 """By cause: the code, and a run that ends by it."""
 
@@ -139,6 +134,7 @@ ELSEWHERE = {
 CLASSES = {
     "ConfigError": EXIT_USAGE,
     "FencedError": EXIT_FENCED,
+    "CheckpointNotFoundError": EXIT_USAGE,
     "StateDefinitionError": EXIT_USAGE,
 }
 """Errors whose code is not 1."""

@@ -71,7 +71,65 @@ def test_the_package_alone_imports_none_of_its_modules() -> None:
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     modules = set(run.stdout.split())
     assert not modules & LIBRARIES
-    assert {name for name in modules if name.startswith("tidelog")} == {"tidelog"}
+    assert {name for name in modules if name.startswith("tidelog")} == {"tidelog", "tidelog.public"}
+
+
+def added_command(site: Path, target: str) -> Path:
+    """A directory of packages with one that adds the command `tide`, found at `target`."""
+    info = site / "tide_tables-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tide-tables\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[tidelog.commands]\ntide = {target}\n")
+    (site / "tide_tables.py").write_text(
+        "from tidelog.cli import LazyCommand\n"
+        'LAZY = LazyCommand("tide_tables_that_lack", "Print tide tables.")\n'
+        "OTHER = print\n"
+    )
+    return site
+
+
+def command_line(site: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command where these packages are installed, too."""
+    return subprocess.run(
+        [sys.executable, "-m", "tidelog", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *sys.path])},
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("absent_tables:LAZY", "ModuleNotFoundError: No module named 'absent_tables'"),
+        ("tide_tables:ABSENT", "AttributeError: module 'tide_tables' has no attribute 'ABSENT'"),
+        ("tide_tables:OTHER", "TypeError: it refers to builtin_function_or_method"),
+    ],
+)
+def test_a_command_of_another_package_that_is_broken_is_left_out_with_a_warning(
+    target: str, reason: str, tmp_path: Path
+) -> None:
+    site = added_command(tmp_path / "site", target)
+    listed = command_line(site, "--help")
+    assert listed.returncode == 0 and "\n  checkpoints " in listed.stdout
+    assert "\n  bench " in listed.stdout and "\n  tide " not in listed.stdout
+    (warning,) = listed.stderr.splitlines()
+    assert warning.startswith("Warning: command 'tide' of package tide-tables is left out, as")
+    assert reason in warning
+    assert command_line(site, "tide").returncode == 2
+    assert command_line(site, "config", "explain", "memory").stderr == ""
+
+
+def test_a_command_of_another_package_that_fails_when_it_runs_is_named(tmp_path: Path) -> None:
+    site = added_command(tmp_path / "site", "tide_tables:LAZY")
+    listed = command_line(site, "--help")
+    assert (listed.stderr, "\n  tide " in listed.stdout) == ("", True)
+    failed = command_line(site, "tide")
+    assert failed.returncode == 1
+    assert "Error: command 'tide' of package tide_tables" in failed.stderr
+    assert "No module named 'tide_tables_that_lack'" in failed.stderr
+    assert "Traceback" not in failed.stderr
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("--version",)], ids=" ".join)

@@ -5,6 +5,7 @@ Without deadlines these tests would not end.
 
 import asyncio
 import logging
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -172,6 +173,26 @@ def test_the_sink_of_kafka_is_opened_within_its_patience(monkeypatch: pytest.Mon
             monkeypatch.setattr(name, 0.5)
         with pytest.raises(StoreUnreachableError):
             sink.open(context())
+
+
+@pytest.mark.parametrize("exactly_once", [True, False])
+def test_the_sink_of_kafka_says_soon_where_it_waits_and_why_it_gives_up(
+    exactly_once: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producing = "tidelog.connectors.kafka.writing.producing"
+    for name, seconds in (("PATIENCE_S", 2.0), ("LATE_S", 1.0), ("_FIRST_S", 0.3)):
+        monkeypatch.setattr(f"{producing}.{name}", seconds)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]  # where nobody listens afterwards
+    sink = KafkaSink("numbers", bootstrap=f"127.0.0.1:{port}", exactly_once=exactly_once)
+    with pytest.raises(StoreUnreachableError, match=r"topic 'numbers' .* Connection refused"):
+        sink.open(context())
+    said = {
+        getattr(record, "event", ""): record.getMessage()
+        for record in reversed(caplog.records)  # the first of each is left
+    }
+    assert f"Kafka at 127.0.0.1:{port} has no answer after 0 s" in said["outside_call_waits"]
+    assert "Connection refused" in said["kafka_client_warned"]
 
 
 @pytest.mark.parametrize("call", ["init_transactions", "commit_transaction", "consume"])

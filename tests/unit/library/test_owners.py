@@ -169,9 +169,7 @@ def test_a_block_that_a_dead_thread_left_open_is_no_other_threads(url: str) -> N
         assert db.position == {"in": 1}
 
 
-def test_a_checkpoint_beside_an_open_step_ends_at_its_timeout_and_names_the_owner(
-    url: str,
-) -> None:
+def test_a_checkpoint_beside_an_open_step_ends_at_its_timeout_and_names_the_owner(url: str) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def stay() -> None:

@@ -109,6 +109,10 @@ def test_it_writes_nothing_and_leaves_nothing(url: str, tmp_path: Path) -> None:
     with pytest.raises(ObjectNotFoundError):
         tidelog.open(str(tmp_path / "nothing"), checkpoint="latest", config=here)
     assert not (tmp_path / "nothing").exists()
+    with pytest.raises(
+        ConfigError, match=r"checkpoint 99 .*expected one of \d+.*found none of that"
+    ):
+        tidelog.open(url, checkpoint="99", config=here)
     assert not list((tmp_path / "work").glob("*/*"))
 
 

@@ -16,16 +16,7 @@ import pytest
 from tests.support import early_starts
 from tests.support.damage import flipped_at
 from tests.support.depth import more_in_depth
-from tests.support.early_starts import (
-    AFTER,
-    BEFORE,
-    Fed,
-    durable,
-    finish,
-    read,
-    started,
-    until,
-)
+from tests.support.early_starts import AFTER, BEFORE, Fed, durable, finish, read, started, until
 from tests.support.faults import Fault, FaultKind, SteerableStore
 from tests.support.jobs import contents
 from tests.support.pipelines import Outside

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.pipelines import Outside, config, run
-from tidelog import IterableSource, Job
+from tidelog import Count, IterableSource, Job, Session, Sliding, Tumbling
 from tidelog.runtime.graph import Stream
 from tidelog.storage.memory import MemoryStore
 
@@ -39,7 +39,7 @@ def returns_for_some(record: int) -> Any:
 @pytest.mark.parametrize(
     ("predicate", "warned"),
     [
-        (forgets_to_return, [("filter_without_answer", "even")]),
+        (forgets_to_return, [("function_without_answer", "even")]),
         (returns_for_some, []),
         (lambda record: False, []),
         (lambda record: None if record % 100 else 0, []),
@@ -49,6 +49,44 @@ def test_a_filter_that_returns_none_for_everything_is_named_once(
     predicate: Any, warned: list[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     assert warnings(caplog, lambda stream: stream.filter(predicate, name="even")) == warned
+
+
+def forgets_the_sum(total: int, number: int) -> Any:
+    _ = total, number
+
+
+def sums_up_to_nothing(total: int, number: int) -> Any:
+    return total + number or None
+
+
+def reduced(windows: Any, combine: Any) -> Callable[[Stream], Any]:
+    """A reduction of odd and even numbers, in windows or not."""
+
+    def build(stream: Stream) -> Any:
+        keyed = stream.event_time(lambda n: n * 1000).key_by(lambda n: n % 2)
+        parts = keyed if windows is None else keyed.window(windows)
+        return parts.aggregate(lambda n: n, combine, name="totals")
+
+    return build
+
+
+@pytest.mark.parametrize(
+    "windows", [None, Tumbling("60 s"), Sliding("60 s", "20 s"), Session("9 s"), Count(10)]
+)
+def test_a_reduction_that_makes_none_of_everything_is_named_once(
+    windows: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    without_return = warnings(caplog, reduced(windows, forgets_the_sum))
+    assert without_return == [("function_without_answer", "totals")]
+    assert warnings(caplog, reduced(windows, sums_up_to_nothing)) == []
+
+
+def test_a_map_that_makes_none_of_everything_is_named_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    named = [("function_without_answer", "map")]
+    assert warnings(caplog, lambda stream: stream.map(forgets_to_return)) == named
+    assert warnings(caplog, lambda stream: stream.map(returns_for_some)) == []
 
 
 @pytest.mark.parametrize(

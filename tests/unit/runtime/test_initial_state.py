@@ -53,9 +53,7 @@ def expected(records: Portions) -> list[tuple[str, int, int]]:
 
 
 @pytest.mark.parametrize("time_mode", ["none", "event"])
-def test_a_processor_begins_with_the_rows_also_when_it_was_killed_meanwhile(
-    time_mode: Any,
-) -> None:
+def test_a_processor_begins_with_the_rows_also_when_it_was_killed_meanwhile(time_mode: Any) -> None:
     records = Portions({"records": [{"k": KEYS[n % 4], "n": n} for n in range(40)]})
     sink, store = Outside(), MemoryStore()
     for seconds in (1.6, 2.2, 2.4):

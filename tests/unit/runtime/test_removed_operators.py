@@ -177,9 +177,7 @@ def test_a_renamed_sink_of_the_same_kind_commits_what_its_predecessor_had_writte
     assert Counter(row.word for row in sink.records) == WORDS
 
 
-def test_a_sink_that_is_named_is_dropped_and_not_taken_for_one_in_its_place(
-    tmp_path: Path,
-) -> None:
+def test_a_sink_that_is_named_is_dropped_and_not_taken_for_one_in_its_place(tmp_path: Path) -> None:
     store = uncommitted(tidelog.FileSink(tmp_path / "before"))
     made, files = tidelog.Job("job"), tidelog.FileSink(tmp_path / "after")
     made.source(SOURCE).map(lambda w: tidelog.Row(word=w), name="row").sink(files, name="new")

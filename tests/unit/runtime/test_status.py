@@ -20,6 +20,8 @@ from tidelog import (
     JobRunner,
     MaterializeConfig,
     RateSource,
+    StatefulProcessor,
+    UserFunctionError,
 )
 from tidelog.effects import Effects
 from tidelog.runtime.status.distribution import distribution
@@ -96,6 +98,29 @@ def test_a_running_job_shows_its_log_tables_and_materializations(tmp_path: Path)
     assert status.materializations.started >= status.materializations.completed
     assert status.materializations.uploaded_bytes > 0
     assert status.materializations.seconds > 0
+
+
+def test_a_job_that_failed_is_ending_and_does_not_start_again(tmp_path: Path) -> None:
+    phases: list[str] = []
+
+    class Failing(StatefulProcessor):
+        def init(self, handle: Any) -> None:
+            pass
+
+        def handleInputRows(self, key: Any, rows: Any, timers: Any) -> Any:
+            phases.append(status_of(runner).phase)
+            raise ValueError
+
+        def close(self) -> None:
+            phases.append(status_of(runner).phase)
+
+    job = Job("failing")
+    keyed = job.source(RateSource(None, limit=1)).key_by(lambda n: n)
+    keyed.transform_with_state(Failing).sink(ForeachSink(print))
+    runner = runner_of(job, MemoryStore(), tmp_path)
+    with pytest.raises(UserFunctionError):
+        asyncio.run(runner.run())
+    assert [*phases, status_of(runner).phase] == ["running", "ending", "ending"]
 
 
 def test_a_job_remembers_the_checkpoints_that_it_wrote() -> None:

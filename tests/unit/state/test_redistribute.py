@@ -223,9 +223,6 @@ def test_a_value_that_cannot_be_stored_names_its_state() -> None:
 
 
 def test_a_broadcast_state_is_taken_from_a_running_subtask() -> None:
-    old = operator(
-        holding(0, piece(["a", 1]), finished=True),
-        holding(1, piece(["a", 2])),
-    )
+    old = operator(holding(0, piece(["a", 1]), finished=True), holding(1, piece(["a", 2])))
     assert after(old, 2) == [[["a", 2]]] * 2
     assert after(old, 3) == [[["a", 2]]] * 3

@@ -1,5 +1,6 @@
 """A table whose files are holes answers as one that is whole; what is damaged is never a value."""
 
+import os
 import random
 import re
 import shutil
@@ -7,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from time import sleep
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -24,8 +26,8 @@ from tests.unit.table.conformance import (
 )
 from tests.unit.table.served import LocalHoles, ServingFactory
 from tests.unit.table.test_model import TableMachine
-from tidelog.errors import CorruptObjectError
-from tidelog.table.holes import ANYWHERE, Hole, hole_of, make_placeholder
+from tidelog.errors import CorruptObjectError, StoreFullError
+from tidelog.table.holes import ANYWHERE, Hole, check_room, hole_of, make_placeholder
 from tidelog.table.hydrating import LEVEL0_GROWTH, HydratingTable
 from tidelog.table.port import Freeze, TableFile
 from tidelog.table.rocksdb import RocksTable
@@ -127,6 +129,22 @@ def test_a_placeholder_has_its_room_on_the_disk(tmp_path: Path) -> None:
     assert path.stat().st_blocks * 512 >= path.stat().st_size == 1 << 20
     make_placeholder(tmp_path / "2.sst", 0)
     assert (tmp_path / "2.sst").stat().st_size == 0
+
+
+def test_room_that_placeholders_have_yet_to_take_is_not_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the file system cannot give a file its room before it is written."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=3 << 20))
+    placeholders = [tmp_path / "1.sst", tmp_path / "2.sst", tmp_path / "gone.sst"]
+    for path in placeholders[:2]:
+        path.touch()
+        os.truncate(path, 1 << 20)
+    check_room(tmp_path, 1 << 19, placeholders)
+    with pytest.raises(StoreFullError, match=f"{1 << 20} bytes free"):
+        check_room(tmp_path, 1 << 20, placeholders)
+    make_placeholder(tmp_path / "reserved.sst", 1 << 20)
+    check_room(tmp_path, 1 << 19, [*placeholders, tmp_path / "reserved.sst"])
 
 
 def test_a_hole_in_other_words_may_be_anywhere() -> None:

@@ -18,14 +18,7 @@ from tidelog.cli.estimate.prices import Prices, on_prices
 from tidelog.cli.options import add_options, encryption_key_option, endpoint_option, option
 from tidelog.cli.output import Output
 from tidelog.cli.store.options import on_this_machine, opened
-from tidelog.cli.values import (
-    bounds,
-    count,
-    duration,
-    latency,
-    to_bytes,
-    window,
-)
+from tidelog.cli.values import bounds, count, duration, latency, to_bytes, window
 from tidelog.cost.measured.analysis import measure
 from tidelog.cost.measured.like import Likeness, like
 from tidelog.cost.model.job import Settings, StoreLink, Workload
@@ -177,9 +170,7 @@ class DescribedJob:
 
 
 def on_a_job(function: Callable[Concatenate[Output, DescribedJob, P], int]) -> Callable[..., None]:
-    """Make a command function of `function`, which gets the described job and returns the exit
-    code; adds the options for it, --json and --debug.
-    """
+    """Make a command function of `function`, which gets the described job; adds its options."""
 
     @add_options(*_OPTIONS)
     @on_this_machine
@@ -208,8 +199,7 @@ async def _like(url: str, access: StoreAccess, output: Output) -> Likeness:
         engine = LocalEngine(command.store, command.effects, config)
         with output.progress("reading the log") as progress:
             report = await measure(command.store, engine, progress)
-        newest = (await read_slots(command.store)).all_checkpoints()[-1]
-        return like(report, newest)
+        return like(report, (await read_slots(command.store)).all_checkpoints()[-1])
 
 
 def _described(options: dict[str, Any], likeness: Likeness | None) -> DescribedJob:

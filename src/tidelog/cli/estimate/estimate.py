@@ -14,14 +14,7 @@ from tidelog.cli.estimate.prices import object_fields
 from tidelog.cli.exit_codes import EXIT_OK
 from tidelog.cli.options import option
 from tidelog.cli.output import Column, Output, Rows, fields_of
-from tidelog.cli.values import (
-    amount,
-    duration,
-    duration_text,
-    short,
-    size,
-    span,
-)
+from tidelog.cli.values import amount, duration, duration_text, short, size, span
 from tidelog.cost.model.embedded import estimate_changelog, estimate_incremental
 from tidelog.cost.model.usage import DAY_S, MONTH_S, Estimate
 from tidelog.materialize.schedule import MaterializeConfig

@@ -92,7 +92,7 @@ def _interval(interval: MeasuredInterval, subtask: SubtaskReport) -> Fields:
         predicted = log_peak_bytes(per_s, per_change.stored, interval.seconds)
         peak = Comparison(predicted, interval.peak_bytes)
     return {
-        **fields_of(interval, "who", "end_ms", "peak_bytes", "peak_changes"),
+        **fields_of(interval, "who", "end_ms", "peak_bytes"),
         "start_ms": round(interval.start_ms),
         "seconds": interval.seconds,
         **_peak(peak),

@@ -100,9 +100,7 @@ def _fields(candidate: Candidate, targets: PlanTargets) -> dict[str, Any]:
 def _described(
     choices: Sequence[Candidate], chosen: Candidate, targets: PlanTargets
 ) -> Iterator[str | Rows]:
-    """The candidates at the provider of the chosen one and with its checkpoint interval, what other
-    intervals cost, and the command that it stands for.
-    """
+    """The candidates at the chosen provider and interval, costs of other intervals, the command."""
     met = targets.distance(chosen) <= 0
     provider, currency = chosen.bill.provider, chosen.bill.currency
     interval_s = chosen.settings.checkpoint_interval

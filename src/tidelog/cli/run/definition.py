@@ -1,6 +1,4 @@
-"""The job that a command names: found in a module, a file or the examples, and built with the
-arguments of the command.
-"""
+"""Finds the job that a command names, in a module, a file or the examples, and builds it."""
 
 import importlib
 import inspect
@@ -39,16 +37,16 @@ def load_job(name: str, arguments: JobArguments) -> Job:
             found="no attribute" if module_name else "no module",
             action=f"name the function as well, as in {module_name or 'file.py'}:job",
         )
-    found, takes = _imported(path, module_name, attribute), False
-    if not isinstance(found, Job) and callable(found):
+    job, takes = _imported(path, module_name, attribute), False
+    if not isinstance(job, Job) and callable(job):
         with job_definition(path, may_exit=True):
-            takes = bool(inspect.signature(found).parameters)
-            found = found(_arguments_for(found, arguments)) if takes else found()
-    if not isinstance(found, Job):
+            takes = bool(inspect.signature(job).parameters)
+            job = job(_arguments_for(job, arguments)) if takes else job()
+    if not isinstance(job, Job):
         raise ConfigError(
             f"job {path!r}",
             expected="a Job, or a function that returns one",
-            found="nothing: its function has no `return`" if found is None else repr(found),
+            found="nothing: its function has no `return`" if job is None else repr(job),
             action="correct the name or the function",
         )
     passed = _given(arguments)
@@ -59,7 +57,7 @@ def load_job(name: str, arguments: JobArguments) -> Job:
             found=f"{path}, which takes none",
             action="leave them out, or take a JobArguments in the job's function",
         )
-    return found
+    return job
 
 
 def _given(arguments: JobArguments) -> dict[str, Any]:
@@ -87,9 +85,9 @@ def _arguments_for(function: Callable[..., Any], arguments: JobArguments) -> Any
         if field.name not in of_command:
             parser.add_argument(f"--{field.name.replace('_', '-')}", **_settings(field))
     values |= vars(parser.parse_args(own))
-    taken = [field.name for field in fields(kind)]
+    names = [field.name for field in fields(kind)]
     for name in values:
-        require(f"option --{name}", "none", name in taken, f"a field {name!r} of {kind.__name__}")
+        require(f"option --{name}", "none", name in names, f"a field {name!r} of {kind.__name__}")
     for field in fields(kind):
         is_there = field.name in values or _is_optional(field)
         require(f"option --{field.name}", "none", is_there, "a value, which the job needs")

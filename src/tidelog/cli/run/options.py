@@ -97,9 +97,7 @@ def _origin(
 
 @dataclass(frozen=True, slots=True)
 class StartOptions:
-    """What a job starts from: at most one option chooses a checkpoint, and without any the newest
-    in the store counts.
-    """
+    """What a job starts from: at most one option chooses a checkpoint; without any, the newest."""
 
     checkpoint: int | None = declared(
         "--restore-checkpoint",
@@ -260,9 +258,7 @@ HELP_ALL: Final = click.option(
 
 
 class SectionedCommand(click.Command):
-    """A command whose help lists the options that most runs need; with `--help-all` all, the job's
-    apart from its own, part by part.
-    """
+    """A command whose help lists the usual options; with `--help-all` all, part by part."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the command's own options first."""

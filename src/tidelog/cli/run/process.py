@@ -22,13 +22,7 @@ from tidelog.cli.logs import in_documents
 from tidelog.cli.output import Output, defect, print_traceback
 from tidelog.cli.run.definition import load_job
 from tidelog.cli.run.options import MetricsOptions, RunOptions, StartOptions
-from tidelog.cli.run.reports import (
-    Ending,
-    JsonReports,
-    PlainLines,
-    Reporter,
-    reports_never_wait,
-)
+from tidelog.cli.run.reports import Ending, JsonReports, PlainLines, Reporter, reports_never_wait
 from tidelog.cli.run.running import run_with_restarts
 from tidelog.credentials import records_shown
 from tidelog.errors import TidelogError

@@ -58,8 +58,7 @@ class Ending(msgspec.Struct, frozen=True):
     savepoint: Savepoint | None = None
     """The one that the job was stopped with."""
     looked_at: Mapping[str, int] | None = None
-    """The sources that had nothing new since the job has ended, and how many splits each has; None:
-    the job has not looked."""
+    """Sources without anything new since the job's end, and their splits; None: not looked at."""
 
 
 class ReadSpeed(msgspec.Struct, frozen=True):

@@ -48,9 +48,7 @@ _NOW_S: Final = 3.0
 
 
 def _signals() -> list[signal.Signals]:
-    """Those that stop a job in order. A terminal that is closed sends SIGHUP; `nohup` has it
-    ignored, which stays so.
-    """
+    """Those that stop a job in order. A closed terminal sends SIGHUP, which `nohup` ignores."""
     hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
     return [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hangs_up else [])]
 

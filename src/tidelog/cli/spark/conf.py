@@ -12,7 +12,7 @@ from tidelog.cli.exit_codes import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.options import CONF, add_options, endpoint_option, option
 from tidelog.cli.output import Output, Rows
 from tidelog.cli.store.options import on_this_machine, opened
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, usable_path
 from tidelog.spark.checkpoint.checkpoint import store_url
 from tidelog.spark.checkpoint.inspection import check_checkpoint
 from tidelog.spark.plugin.check import CheckResult, check_installation, check_settings
@@ -124,15 +124,9 @@ def jar_command(output: Output, target: Path | None, spark_home: Path | None) ->
 
 def _copied(jar: Path, target: Path) -> Path:
     path = target / jar.name if target.is_dir() else target
-    try:
+    expected = "a file or directory that can be written"
+    with usable_path(f"--output {path}", expected=expected, action="choose another path"):
         shutil.copyfile(jar, path)
-    except OSError as cause:
-        raise ConfigError(
-            "option --output",
-            expected="a file or directory that can be written",
-            found=f"{path}: {cause.strerror or cause}",
-            action="choose another one",
-        ) from cause
     return path
 
 

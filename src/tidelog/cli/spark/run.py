@@ -78,8 +78,7 @@ class QueryOptions:
         help="The most records of a split of a source of your own in a batch.",
     )
     kafka: Mapping[str, str] = declared(
-        "--kafka",
-        **{**CONF, "help": "An option of Spark's source for Kafka; may be repeated."},
+        "--kafka", **{**CONF, "help": "An option of Spark's source for Kafka; may be repeated."}
     )
     master: str | None = declared(
         "--master", metavar="URL", help="Spark's master; by default local[*]."
@@ -109,14 +108,20 @@ def run_command(
     """
     from tidelog.cli.run.definition import load_job  # noqa: PLC0415  # not needed for --help
     from tidelog.runtime.config import JobArguments  # noqa: PLC0415
+    from tidelog.spark.failures import translated  # noqa: PLC0415
     from tidelog.spark.job.sources import SourceOptions  # noqa: PLC0415
     from tidelog.spark.jobs import run  # noqa: PLC0415
 
     definition = load_job(
-        job,
-        JobArguments(options.input, options.output, options.include, options.follow, arguments),
+        job, JobArguments(options.input, options.output, options.include, options.follow, arguments)
     )
-    with _session(job, options) as spark, _ending() as stopped:
+    handling = translated(
+        UnavailableError,
+        f"the query of job {definition.name!r}",
+        expected="every batch to be handled",
+        action="correct what it says and start again: the query resumes with that batch",
+    )
+    with _session(job, options) as spark, _ending() as stopped, handling:
         query = run(
             definition,
             checkpoint=options.checkpoint,
@@ -134,7 +139,7 @@ def run_command(
             endpoint=endpoint,
             encryption_key=encryption_key,
         )
-        is_ended = _waited(query, definition.name, stopped)
+        is_ended = _waited(query, stopped)
         late = sum(query.late_records.values())
     outcome = "ended" if is_ended else "stopped"
     output.show(
@@ -144,20 +149,12 @@ def run_command(
     return EXIT_OK if is_ended else EXIT_INTERRUPTED
 
 
-def _waited(query: "JobQuery", name: str, stopped: list[int]) -> bool:
+def _waited(query: "JobQuery", stopped: list[int]) -> bool:
     """Wait until the query has ended, or a signal stops it; whether it has ended."""
-    from tidelog.spark.session import translated  # noqa: PLC0415  # not needed for --help
-
-    with translated(
-        UnavailableError,
-        f"the query of job {name!r}",
-        expected="every batch to be handled",
-        action="correct what it says and start again: the query resumes with that batch",
-    ):
-        while not query.wait(_LOOK_S):
-            if stopped:
-                query.stop()
-                return False
+    while not query.wait(_LOOK_S):
+        if stopped:
+            query.stop()
+            return False
     return True
 
 
@@ -184,9 +181,9 @@ def _ending() -> Iterator[list[int]]:
         received.append(number)
 
     signals = signal.SIGINT, signal.SIGTERM
-    before: dict[signal.Signals, Any] = {each: signal.signal(each, take) for each in signals}
+    before: dict[signal.Signals, Any] = {number: signal.signal(number, take) for number in signals}
     try:
         yield received
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)

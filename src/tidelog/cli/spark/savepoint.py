@@ -67,9 +67,10 @@ def savepoint_command(
     The query is one that `tidelog spark run` or run_operator has started. Afterwards a start of it
     is refused, and `tidelog run JOB --store URL` goes on from the savepoint.
     """
+    from tidelog.spark.failures import translated  # noqa: PLC0415
     from tidelog.spark.handover.back import bring_back  # noqa: PLC0415  # not needed for --help
     from tidelog.spark.plugin.settings import with_plugin  # noqa: PLC0415
-    from tidelog.spark.session import session, translated  # noqa: PLC0415
+    from tidelog.spark.session import session  # noqa: PLC0415
 
     conf = with_plugin(options.conf)
     access = StoreAccess(endpoint, encryption_key)

@@ -5,12 +5,7 @@ import click
 from tidelog.catalog.clone import Clone
 from tidelog.catalog.locate import parse_origin
 from tidelog.cli.exit_codes import EXIT_OK
-from tidelog.cli.options import (
-    encryption_key_option,
-    endpoint_option,
-    key_place,
-    log_store_option,
-)
+from tidelog.cli.options import encryption_key_option, endpoint_option, key_place, log_store_option
 from tidelog.cli.output import Output, fields_of
 from tidelog.cli.store.options import on_this_machine
 from tidelog.cli.values import size
@@ -70,13 +65,7 @@ async def command(
 
     source = access(parsed_origin.url, key).open(parsed_origin.url, effects)
     destination = access(target, encryption_key).open(target, effects, log_url=log_store)
-    clone = Clone(
-        source,
-        destination,
-        effects,
-        sharing=not copy,
-        keep_transactions=keep_output,
-    )
+    clone = Clone(source, destination, effects, sharing=not copy, keep_transactions=keep_output)
     try:
         with output.progress("cloning") as progress:
             cloned = await clone.run(parsed_origin.checkpoint, progress)

@@ -85,8 +85,8 @@ async def inspect_command(invocation: StoreCommand, deep: bool) -> int:
     stores of all partitions are checked, and one line says what was found of each.
     """
     output = invocation.output
-    if (found := await _application_at(invocation)) is not None:
-        return await _inspect_partitions(invocation, *found, deep=deep)
+    if (application := await _application_at(invocation)) is not None:
+        return await _inspect_partitions(invocation, *application, deep=deep)
     with output.progress("inspecting") as progress:
         report = await audit(invocation.store, deep=deep, progress=progress)
     if report.problems:
@@ -211,10 +211,10 @@ async def gc_command(invocation: StoreCommand, dry_run: bool) -> int:
 
 def _collected(plan: GarbagePlan, *, deleted: bool) -> Iterator[str | Rows]:
     verdict = "deleted" if deleted else "garbage"
-    if found := [*plan.garbage, *plan.undecided]:
+    if candidates := [*plan.garbage, *plan.undecided]:
         garbage = set(plan.garbage)
         verdict_column = ("verdict", lambda info: verdict if info in garbage else "undecided")
-        yield Rows(found, verdict_column, "size", ("object", lambda info: info.name))
+        yield Rows(candidates, verdict_column, "size", ("object", lambda info: info.name))
     yield f"{plural(len(plan.garbage), 'object')} of {size(_bytes(plan.garbage))} {verdict}"
     if plan.undecided:
         yield (

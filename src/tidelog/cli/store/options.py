@@ -19,12 +19,7 @@ import click
 from tidelog.catalog.locate import CheckpointName, parse_checkpoint
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
 from tidelog.cli.effects import command_effects
-from tidelog.cli.exit_codes import (
-    EXIT_INTERRUPTED,
-    EXIT_PROBLEM,
-    EXIT_UNDECIDED,
-    exit_code_of,
-)
+from tidelog.cli.exit_codes import EXIT_INTERRUPTED, EXIT_PROBLEM, EXIT_UNDECIDED, exit_code_of
 from tidelog.cli.options import add_options, encryption_key_option, endpoint_option, option
 from tidelog.cli.output import Output, defect, print_traceback
 from tidelog.effects import Effects
@@ -95,8 +90,8 @@ def on_this_machine(
         output = Output(as_json=as_json)
 
         def work() -> int:
-            found = function(output, **options)  # type: ignore[call-arg]
-            return found if isinstance(found, int) else asyncio.run(found)
+            code = function(output, **options)  # type: ignore[call-arg]
+            return code if isinstance(code, int) else asyncio.run(code)
 
         click.get_current_context().exit(reported(work, output, debug=debug, failed=failed))
 
@@ -180,13 +175,13 @@ def selected(
     checkpoint: Checkpoint, operator: str | None, subtask: int | None = None
 ) -> list[tuple[OperatorState, SubtaskState]]:
     """The subtasks that options chose, all of them for None; raises ConfigError for no match."""
-    found = [
+    matches = [
         (owner, state)
         for owner, state in checkpoint.subtasks()
         if operator in (None, owner.id) and subtask in (None, state.index)
     ]
-    if found:
-        return found
+    if matches:
+        return matches
     operators = ", ".join(
         f"{o.id} ({plural(len(o.subtasks), 'subtask')})" for o in checkpoint.operators
     )

@@ -75,7 +75,7 @@ class CompressedText:
 
     def __init__(self, file: InputFile, position: Any, new_member: Callable[[], Member]) -> None:
         position = position or (0, None, 0, 0, mark_of(b""), mark_of(b""))
-        check_position(file.path, position, fits=len(position) == 6)
+        check_position(file.path, fits=len(position) == 6)
         self.begins_at, _, read_size, end, self._mark, file_mark = position
         """The offset in the text at which reading goes on, and the mark of that position."""
         size = file.identity.st_size

@@ -73,9 +73,7 @@ class LineFiles(InputFiles):
         self.chunk = min(chunk_bytes, max_line_bytes + 1)
 
     def has_more(self, split: str, position: Any) -> bool:
-        """Whether a file that was read to its end has another size: it has grown, or is opened to
-        be refused.
-        """
+        """Whether a file read to its end has another size: it has grown, or is to be refused."""
         size = {3: 0, 6: 2}.get(len(position or ()))
         return has_other_size(self.locate(split), None if size is None else position[size])
 
@@ -91,7 +89,7 @@ class PlainText:
     def __init__(self, file: InputFile, position: Any, *, follow: bool) -> None:
         self._file = file
         position = position or (0, None, mark_of(b""))
-        check_position(file.path, position, fits=len(position) == 3)
+        check_position(file.path, fits=len(position) == 3)
         offset, limit, mark = position
         now = file.identity.st_size
         self.ends_at = None if follow else now
@@ -258,9 +256,7 @@ class LineReader(SplitReader):
                 self._logged[what] = lines
 
     def _next(self, offset: int) -> tuple[list[Any], int]:
-        """Records from the offset on and the length of their lines; none when a followed file has
-        no whole one yet.
-        """
+        """Records from the offset on and the length of their lines; none without a whole line."""
         size, longest = self._source.chunk, self._source.longest
         while True:
             data = self._text.read(offset, size)

@@ -1,10 +1,9 @@
 """Parquet files: every row is a record.
 
-Invariants: a split is a complete file, or a range of the row groups of a large one, named after
-its path; a position is [row group, row in it, rows of the file, mark], so that a restart reads the
-row group again from its start and leaves out what it has; the mark is the file's size, and
-`mark_of` it; memory is bounded by a batch of rows and the pages that hold it, for each file under
-way.
+Invariants: a split is a complete file, or a range of the row groups of a large one, named after its
+path; a position is [row group, row in it, rows of the file, mark], so that a restart reads the row
+group again from its start and leaves out what it has; the mark is the file's size, and `mark_of`
+it; memory is bounded by a batch of rows and the pages that hold it, for each file under way.
 """
 
 import logging
@@ -159,7 +158,7 @@ class ParquetReader(SplitReader):
         input_file.close()
         self.position = list(position or (groups.start, 0, rows, self._mark))
         fits = len(self.position) == 4 and type(self.position[2]) is int
-        check_position(path, position, fits=fits)
+        check_position(path, fits=fits)
         if self.position[2] != rows:
             raise StorageError(
                 f"Parquet file {path}",

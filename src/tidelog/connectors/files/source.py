@@ -30,8 +30,7 @@ from tidelog.runtime.source import Source
 from tidelog.storage import errors
 
 MARKED_BYTES: Final = 1024
-"""Bytes at the start of a text, and before a position in it, that are compared with those that were
-read before."""
+"""Bytes at a text's start, and before a position in it, that are compared with earlier ones."""
 _REDISCOVER_S: Final = 1.0
 
 
@@ -55,8 +54,10 @@ class InputFiles(Source):
     reads_without_waiting = True
 
     def __init__(self, path: Path | str, include: str, *, follow: bool) -> None:
-        self._path = local_path("path of the input", path, "--input")
-        self._include = include
+        self.root = local_path("path of the input", path, "--input")
+        """The file, or the directory of the files."""
+        self.include = include
+        """The pattern of the files that are read."""
         self._includes = _matcher(include)
         self.follow = follow
         self.has_end = not follow
@@ -79,36 +80,26 @@ class InputFiles(Source):
         return splits
 
     def _found(self) -> list[str]:
-        with failures(self._path):
-            if self._path.is_file():
-                self._compare(self._path.name, self._path.stat())
-                return [_storable(self._path.name)]
-            if self._path.is_dir():
+        with failures(self.root):
+            if self.root.is_file():
+                self._compare(self.root.name, self.root.stat())
+                return [_storable(self.root.name)]
+            if self.root.is_dir():
                 splits = list(map(_storable, self._walk(self._includes)))
                 if not (splits or self.follow) and any(self._walk(lambda _: True)):
                     raise UnavailableError(
-                        f"input {self._path}",
-                        expected=f"files that match the pattern {self._include!r}",
+                        f"input {self.root}",
+                        expected=f"files that match the pattern {self.include!r}",
                         found="other files only",
                         action="correct include=",
                     )
                 return sorted(splits)
             raise UnavailableError(
-                f"input {self._path}",
+                f"input {self.root}",
                 expected="a file or a directory",
-                found="something else" if self._path.exists() else "nothing",
+                found="something else" if self.root.exists() else "nothing",
                 action="create it or pass another path",
             )
-
-    @property
-    def root(self) -> Path:
-        """The file, or the directory of the files."""
-        return self._path
-
-    @property
-    def include(self) -> str:
-        """The pattern of the files that are read."""
-        return self._include
 
     def would_read(self, file: Path) -> bool:
         return self.split_of(file) is not None
@@ -116,7 +107,7 @@ class InputFiles(Source):
     def split_of(self, file: Path) -> str | None:
         """The name of the split that a file is; None: it is not read."""
         # Linked directories are not read: it counts where the file's directory really is.
-        file, root = Path(os.path.realpath(file.parent), file.name), os.path.realpath(self._path)
+        file, root = Path(os.path.realpath(file.parent), file.name), os.path.realpath(self.root)
         if not file.is_relative_to(root):
             return None
         split = file.relative_to(root)
@@ -133,15 +124,15 @@ class InputFiles(Source):
             silent.wake()
 
     def locate(self, split: str) -> Path:
-        is_root = split == self._path.name and not self._path.is_dir()
-        return self._path if is_root else self._path / split
+        is_root = split == self.root.name and not self.root.is_dir()
+        return self.root if is_root else self.root / split
 
     def _walk(self, includes: Callable[[str], bool]) -> Iterator[str]:
         """The files that a pattern includes."""
         folders = [""]
         while folders:
             folder = folders.pop()
-            for entry in _entries(self._path / folder):
+            for entry in _entries(self.root / folder):
                 if _is_left_out(entry.name):
                     continue
                 split = folder + entry.name
@@ -208,13 +199,13 @@ def _storable(split: str) -> str:
     return split
 
 
-def check_position(path: Path, position: object, *, fits: bool) -> None:
+def check_position(path: Path, *, fits: bool) -> None:
     """Raises RestoreError for a position that another kind of source has stored."""
     if not fits:
         raise RestoreError(
             f"input file {path}",
             expected="a position in it of this kind of source",
-            found=f"{position}, of another kind that had the source's name before",
+            found="that of another kind that had the source's name before",
             action="go back to that kind; or give this source another name= and drop the positions "
             "of the other with --allow-non-restored-state: all files are read again",
         )

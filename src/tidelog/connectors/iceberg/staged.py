@@ -88,9 +88,7 @@ def data_file(staged: StagedFile, spec: Any, schema: Any) -> Any:
 
 
 class SinkDirectory:
-    """Where a sink's files lie: below `tidelog-…` of the table's directories, by the name that the
-    sink had when it wrote them.
-    """
+    """Where a sink's files lie: below `tidelog-…` in the table, by the sink's earlier name."""
 
     def __init__(self, sink: str, table: Any) -> None:
         self._sink = sink

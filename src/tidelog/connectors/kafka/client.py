@@ -99,9 +99,9 @@ class Cluster:
         """A producer, as `consumer`."""
         return self._client(library().Producer, settings)
 
-    def admin(self) -> Any:
+    def admin(self, settings: Mapping[str, Any]) -> Any:
         """A client that looks at topics and changes them. Raises ConfigError."""
-        return self._client(library().admin.AdminClient, {})
+        return self._client(library().admin.AdminClient, settings)
 
     def _client(self, kind: Any, settings: Mapping[str, Any]) -> Any:
         note_version("confluent-kafka")

@@ -45,11 +45,10 @@ class PostgresOutboxSource(Source):
 
     `xid` names a column of type xid8 that defaults to `pg_current_xact_id()`, `id` one of whole
     numbers that grow within a transaction, both declared NOT NULL; an index on both, in this order,
-    keeps reads cheap.
-    `columns` names those that are read, all without it. The table is looked at every `poll`
-    seconds, and at once after a NOTIFY on `channel`. With `delete` rows that a completed checkpoint
-    covers are removed. The server may take `answer_s` for an answer; one that does not is asked
-    again. Raises ConfigError.
+    keeps reads cheap. `columns` names those that are read, all without it. The table is looked at
+    every `poll` seconds, and at once after a NOTIFY on `channel`. With `delete` rows that a
+    completed checkpoint covers are removed. The server may take `answer_s` for an answer; one that
+    does not is asked again. Raises ConfigError.
     """
 
     blocking = True

@@ -79,12 +79,7 @@ class SqliteSink(Sink):
 
     @typed
     def __init__(
-        self,
-        path: Path | str,
-        table: str,
-        columns: Mapping[str, str],
-        *,
-        key: Sequence[str] = (),
+        self, path: Path | str, table: str, columns: Mapping[str, str], *, key: Sequence[str] = ()
     ) -> None:
         check_types(table, columns, _TYPE, "TEXT, INTEGER, REAL or BLOB")
         what = "path of the database"

@@ -27,9 +27,7 @@ _INTEGERS: Final = range(-(1 << 63), 1 << 63)
 
 
 def check_new_types(table: str, columns: Mapping[str, str]) -> None:
-    """Raise ConfigError for a type that nobody means: SQLite takes any name, and makes a column of
-    numbers of most.
-    """
+    """Raise ConfigError for a type that nobody means: SQLite itself refuses no name of a type."""
     for name, kind in columns.items():
         upper = kind.upper()
         if not any(word in upper for word in _WORDS) and upper.partition("(")[0] not in _NUMERIC:

@@ -17,12 +17,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from tidelog.connectors import transactions
-from tidelog.connectors.transactions import (
-    CLONE,
-    TransactionId,
-    Writer,
-    check_begins,
-)
+from tidelog.connectors.transactions import CLONE, TransactionId, Writer, check_begins
 from tidelog.errors import ConfigError, ObjectNotFoundError, require
 from tidelog.ids import CheckpointId
 from tidelog.options.units import plural
@@ -99,8 +94,7 @@ class StagingTables(ABC):
         self._committed = self._keys(committed, self.committed_columns)
         self._remove = self._delete(pending, self.pending_columns)
         self._forget = self._delete(committed, self.committed_columns)
-        name = self.sink.replace("'", "''")
-        self.forget_all = f"DELETE FROM {committed} WHERE sink = '{name}'"
+        self.forget_all = self._forget_all(committed)
         """How a user makes the database forget what the sink has committed."""
         marks = ", ".join(self.marks[: len(self.committed_columns)])
         self._me = Writer.of(context)
@@ -132,9 +126,7 @@ class StagingTables(ABC):
         with self.connected() as connection:
             row = connection.execute(self._owner, (self.sink,)).fetchone()
             if row is None or Writer(*row) != self._me:
-                name = self.sink.replace("'", "''")
-                forget = f"DELETE FROM {self._writers} WHERE sink = '{name}'"
-                owner = None if row is None else Writer(*row)
+                owner, forget = row and Writer(*row), self._forget_all(self._writers)
                 raise transactions.fenced(self.sink, self._me, owner, self._writers, forget)
             yield connection
 
@@ -193,6 +185,10 @@ class StagingTables(ABC):
     def _keys(self, table: str, columns: Sequence[str]) -> str:
         names = ", ".join(columns)
         return f"SELECT DISTINCT {names} FROM {table} WHERE {self.where(columns[:1])}"
+
+    def _forget_all(self, table: str) -> str:
+        sink = self.sink.replace("'", "''")
+        return f"DELETE FROM {table} WHERE sink = '{sink}'"
 
     def _delete(self, table: str, columns: Sequence[str]) -> str:
         return f"DELETE FROM {table} WHERE {self.where(columns)}"

@@ -113,9 +113,7 @@ def _border(before: MeasuredSnapshot, after: MeasuredSnapshot) -> str:
 def log_usage(
     runs: Sequence[Sequence[MeasuredSnapshot]], object_sizes: Mapping[str, int]
 ) -> Usage | None:
-    """Segments and manifests as flows of objects, and the LIST of each checkpoint; None without a
-    time to divide by.
-    """
+    """Segments and manifests as flows of objects, and checkpoints' LISTs; None without a time."""
     span = seconds(runs)
     if not span:
         return None

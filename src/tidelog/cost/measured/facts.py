@@ -165,8 +165,6 @@ class MeasuredInterval:
     peak_bytes: int
     """Bytes of log in the fullest of these checkpoints."""
     peak_checkpoint: int
-    peak_changes: int
-    """Changes in that log that came after the materialization."""
 
     @property
     def seconds(self) -> float:
@@ -197,7 +195,6 @@ def intervals(
             checkpoints=len(within),
             peak_bytes=sizes[peak.slot],
             peak_checkpoint=peak.slot,
-            peak_changes=peak.seqno - start.upto,
         )
         complete.append(interval)
     return complete

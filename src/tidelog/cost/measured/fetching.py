@@ -1,7 +1,4 @@
-"""What a restore of a stored checkpoint reads.
-
-Invariant: bytes, objects and changes are those that are stored.
-"""
+"""What a restore of a stored checkpoint reads: the bytes, objects and changes that are stored."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -15,9 +12,7 @@ from tidelog.cost.model.restoring import Fetch, Objects
 
 
 def fetch_of(inventory: Inventory, checkpoint: Checkpoint) -> Fetch:
-    """What a restore of a checkpoint of the inventory reads; descriptors that cannot be read lack
-    their files.
-    """
+    """What a restore of a checkpoint reads; without the files of unreadable descriptors."""
     slots = inventory.slots
     ranges: set[LogRange] = set()
     changes = 0

@@ -9,7 +9,6 @@ from typing import Final
 
 from tidelog.changelog.change import CHANGE_OVERHEAD_BYTES, ROW_PREFIX_BYTES
 from tidelog.checkpoint.manifest import Checkpoint
-from tidelog.cost.measured.facts import mean
 from tidelog.cost.measured.report import OverheadReport
 from tidelog.cost.model.job import Workload, expected_distinct
 from tidelog.errors import ConfigError
@@ -28,8 +27,6 @@ class Likeness:
     parallelism: int
     sources: int
     checkpoint_interval: float
-    materialize_interval: float | None
-    """None: no interval was seen."""
 
 
 def like(report: OverheadReport, newest: Checkpoint) -> Likeness:
@@ -37,7 +34,6 @@ def like(report: OverheadReport, newest: Checkpoint) -> Likeness:
     sources = {operator.id for operator in newest.operators if operator.source_types}
     changes_per_s = raw = stored_bytes = deletes_per_s = table_bytes = 0.0
     parallelism = source_subtasks = 0
-    intervals: list[float] = []
     for operator in report.operators:
         if operator.id in sources:
             source_subtasks += len(operator.subtasks)
@@ -50,8 +46,6 @@ def like(report: OverheadReport, newest: Checkpoint) -> Likeness:
                 stored_bytes += operator.changes_per_s * operator.bytes_per_change.stored
             if operator.windows is not None:
                 deletes_per_s += operator.windows.deletes_per_s
-            if operator.interval_s is not None:
-                intervals.append(operator.interval_s)
     if not changes_per_s or report.checkpoint_s is None:
         raise ConfigError(
             f"--like {report.url}",
@@ -74,13 +68,7 @@ def like(report: OverheadReport, newest: Checkpoint) -> Likeness:
         state_bytes=max(1, round(table_bytes)),
         once_per_s=min(writes_per_s, 2 * deletes_per_s),
     )
-    return Likeness(
-        workload,
-        parallelism=parallelism,
-        sources=source_subtasks,
-        checkpoint_interval=report.checkpoint_s,
-        materialize_interval=mean(intervals),
-    )
+    return Likeness(workload, parallelism, source_subtasks, report.checkpoint_s)
 
 
 def _skew(keys: int, updates: float, changed: float) -> float:

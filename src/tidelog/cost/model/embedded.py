@@ -40,8 +40,7 @@ from tidelog.materialize.pacing import TRANSFERS
 _SOURCE_DESCRIPTOR: Final = descriptor_bytes(0, 256)
 """The table of a source is small, so it lies within its descriptor."""
 _ROUNDS: Final = 32
-"""The interval of checkpoints and how long one takes depend on each other: so many rounds settle
-them."""
+"""Rounds that settle the interval of checkpoints and their duration, which depend on each other."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,7 @@ _SOURCE_CHANGE_BYTES: Final = 64
 _HOT: Final = 2
 """Updates per row above which a flush ahead of a checkpoint is left out."""
 _BARRIER_S: Final = 0.03
-"""A barrier has reached all subtasks after anything up to this: sources look for it between two
-reads."""
+"""A barrier reaches all subtasks after up to this: sources look for it between two reads."""
 _HALVINGS: Final = 60
 
 
@@ -210,9 +209,7 @@ def _leaving(
     ahead: _Blocks,
     tail: _Blocks,
 ) -> _Leaving:
-    """The `regular` flushes, which limits bring about, then what is flushed `ahead` of the
-    checkpoint, then the `tail` at its barrier.
-    """
+    """The `regular` flushes of limits, those `ahead` of a checkpoint, the `tail` at its barrier."""
     config, link = settings.upload, settings.link
     between, joins = _between(config, cycle, regular), False
     if between:

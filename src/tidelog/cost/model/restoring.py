@@ -91,9 +91,7 @@ def side_by_side_s(objects: Objects, at_once: int, link: StoreLink) -> float:
 
 
 def reads(fetch: Fetch, settings: Settings, cycle_s: float) -> Reads:
-    """What all processes ask for a second: each checkpoint lists the slots above its own, and now
-    and then all objects are listed, to see whether one is gone.
-    """
+    """Requests a second of all processes: LISTs at checkpoints, and now and then of all objects."""
     count, size = fetch.manifests.count, fetch.manifests.bytes
     for kind in (fetch.described, fetch.files, fetch.segments):
         count += settings.workers * kind.count

@@ -23,8 +23,7 @@ from tidelog.table.rocksdb_options import LARGEST_MEMTABLE, MANIFEST_BYTES, Rock
 
 _ROCKS: Final = RocksDBConfig()
 _MEMTABLE_ROW_BYTES: Final = 20
-"""What a row takes in a memtable besides key and value: number, lengths, skip list; estimated from
-when RocksDB flushes."""
+"""What a row takes in a memtable besides key and value; estimated from when RocksDB flushes."""
 _LEVEL_BYTES: Final = 256 << 20
 """Size of the level below level 0, in a large table: `max_bytes_for_level_base`."""
 _LEVEL_RATIO: Final = 10
@@ -35,8 +34,7 @@ _MANIFEST_GROWS: Final = 130
 """... and what a materialization adds to it: the files that were flushed, and what merges drop."""
 _ROUNDING: Final = 1e-9
 _ROUNDS: Final = 8
-"""The time between uploads and how long one takes depend on each other: so many rounds settle
-them."""
+"""Rounds that settle the time between uploads and their duration, which depend on each other."""
 _LEAST_SHARE: Final = 0.1
 """Share of the bandwidth that tables get when the log leaves them nothing."""
 

@@ -108,8 +108,7 @@ class Estimate:
     """Seconds between two checkpoints: longer than asked for when one takes longer."""
     checkpoint_s: float
     late_s: float
-    """How late output is at most: what is written right after a barrier becomes visible with the
-    next checkpoint."""
+    """How late output is at most: written after a barrier, it waits for the next checkpoint."""
     restore_s: float
     """Seconds until all tables are whole when the log is longest, without the start of the process;
     with `restore.begin` when-whole records are handled then."""

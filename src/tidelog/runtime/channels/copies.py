@@ -42,9 +42,7 @@ def copies_of(values: list[Any]) -> list[Any]:
 
 
 def unchanging(values: Iterable[Any]) -> bool:
-    """Whether nobody can change the values: scalars, members of enums, and tuples, rows, frozen
-    sets, dataclasses and structs of these.
-    """
+    """Whether values are immutable: scalars, enums, and frozen containers and classes of these."""
     kinds = set(filterfalse(_is_fixed, set(map(type, values)) - _UNCHANGING))
     if not kinds:
         return True

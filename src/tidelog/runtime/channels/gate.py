@@ -166,10 +166,7 @@ class TableGate(Gate):
     """
 
     def __init__(
-        self,
-        channels: int,
-        make_channel: "Callable[[Gate, int], Channel]",
-        table: Iterable[int],
+        self, channels: int, make_channel: "Callable[[Gate, int], Channel]", table: Iterable[int]
     ) -> None:
         super().__init__(channels, make_channel)
         self._table = set(table)

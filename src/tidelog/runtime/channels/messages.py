@@ -135,8 +135,7 @@ class Splits:
 
 
 BarrierOrder = Literal["aligned", "may-switch", "unaligned"]
-"""Whether a barrier keeps its place among the buffers, may overtake them when the checkpoint takes
-too long, or overtakes them at once."""
+"""Whether a barrier stays in order, may overtake buffers after some time, or does so at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +172,7 @@ class LatencyMarker:
     """
 
     read_at: float
-    """When the source read the records before it, on the monotonic clock, which the workers of a
-    job share."""
+    """When the source read the records before it; all workers share this monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,8 +71,7 @@ class CompletedCheckpoint(msgspec.Struct, frozen=True):
     savepoint: str | None
     """Name of the savepoint that it is."""
     canonical: bool
-    """It is a canonical savepoint: its segments hold all rows instead of the changes since the
-    last materialization."""
+    """It is a canonical savepoint: its segments hold all rows, and no changes."""
     new_tables: tuple[NewTable, ...]
 
 

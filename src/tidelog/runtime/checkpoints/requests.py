@@ -166,9 +166,7 @@ class Savepoints:
                 self._savepoints[entry.name] = entry
 
     def name(self, requested_name: str | None, now_ms: int, retained: Container[Slot]) -> str:
-        """The requested name, or a new one; raises ConfigError for one that is not valid, or is
-        that of a savepoint in a slot that is `retained`.
-        """
+        """The requested name, or a new one; raises ConfigError if invalid or `retained`."""
         slots_by_name = {
             name: savepoint.slot
             for name, savepoint in self._savepoints.items()

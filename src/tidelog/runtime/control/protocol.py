@@ -90,9 +90,7 @@ Operation = Literal["savepoint", "stop", "status", "observe", "forget"]
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A request: take a savepoint, stop with one, identify the job, send its whole status, or
-    forget a dropped checkpoint.
-    """
+    """To take a savepoint, stop with one, identify, observe, or forget a dropped checkpoint."""
 
     store: str
     operation: Operation
@@ -114,9 +112,7 @@ class Progress(msgspec.Struct, frozen=True, tag_field="event", tag="progress"):
 
 
 class Done(msgspec.Struct, frozen=True, tag_field="event", tag="done", omit_defaults=True):
-    """The answer; the savepoint's fields are there when one was asked for, and those of the status
-    when it was asked to observe.
-    """
+    """The answer; the fields of a savepoint or of the status are there when asked for."""
 
     job: str
     pid: int

@@ -52,8 +52,7 @@ RENEWAL_S: Final = 2.0
 async def control_until(
     job_end: "asyncio.Future[Any]", runner: JobRunner, unavailable: Callable[[StorageError], None]
 ) -> None:
-    """Answer until the job has ended; `unavailable` is called once when there can be no socket, and
-    it is tried again."""
+    """Answer until the job has ended; `unavailable` is called once while there can be no socket."""
     is_told = False
     while not job_end.done():
         try:

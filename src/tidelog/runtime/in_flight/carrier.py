@@ -50,10 +50,7 @@ class InFlightCarrier:
     async def store(
         self, checkpoint: CheckpointId, parts: Sequence[ChannelData]
     ) -> InFlightRef | None:
-        """Make the data durable; None when there is none.
-
-        Raises SerializationError for records of an unknown type, and the upload's error.
-        """
+        """Make the data, if any, durable; raises SerializationError and the upload's error."""
         if not parts:
             return None
         from tidelog.runtime.in_flight.codec import encode  # noqa: PLC0415  # as `Types`

@@ -2,8 +2,7 @@
 
 Invariants: what is decoded equals what was encoded, types included; a damaged or forged object runs
 no code of its choice (`tidelog.state.objects`). Keys are not stored: the partitioner finds them
-again.
-Format: docs/internals/format.md, "Payload of kind 4".
+again. Format: docs/internals/format.md, "Payload of kind 4".
 """
 
 from collections.abc import Iterable, Iterator, Sequence

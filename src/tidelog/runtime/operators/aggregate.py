@@ -12,7 +12,8 @@ from tidelog.changelog.row_memory import BufferedRow, row_key
 from tidelog.runtime.channels.buffers import next_values
 from tidelog.runtime.channels.copies import copies_of
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
-from tidelog.runtime.operators.operator import Operator, OperatorContext
+from tidelog.runtime.operators.answers import Combining
+from tidelog.runtime.operators.operator import OperatorContext
 from tidelog.runtime.operators.turn import OUTPUT_BYTES, OUTPUT_RECORDS, PAUSE
 from tidelog.runtime.user_code import map_all
 from tidelog.state.backend import KeyedBackend
@@ -29,7 +30,7 @@ _Runs = dict[bytes, list[list[BufferedRow]]]
 """Rows by their key group, in lists each of which is sorted by key."""
 
 
-class Aggregate(Operator):
+class Aggregate(Combining):
     """Combines the values of a key; emits the final value of every key at the end of the data.
 
     Works on buffers: one look-up for all keys of a buffer, one write back.
@@ -56,6 +57,7 @@ class Aggregate(Operator):
         self._backend = backend
         self._values = UntypedValues(backend, self.state, self.value_option)
         self._rows, self._state = self._values.rows(), self._values.prefix
+        self._look(context.operator, self._values)
         self._prefixes = {group: group + self._state for group in backend.owned.encoded()}
         """The beginning of the row keys of each key group."""
 
@@ -77,6 +79,7 @@ class Aggregate(Operator):
         return (Batch(list(zip(_keys_of(newest), values, strict=True))),)
 
     def finish(self) -> Iterable[Batch]:
+        self._answers.warn()
         if self._emit_updates:
             return
         for _ in self._backend.flush_in_steps():

@@ -153,8 +153,7 @@ class EnrichAtTime(Operator):
 
     def _versions_of(self, group_key: bytes) -> KeyRecords:
         """The rows of a key in the order of time."""
-        by_bucket = dict(self._versions.find((_ALL_TIMES,), group_key))
-        return by_bucket.get(_ALL_TIMES, [])
+        return dict(self._versions.find((_ALL_TIMES,), group_key)).get(_ALL_TIMES, [])
 
     def _drop_older(self, group_key: bytes, time: int) -> Iterator[Batch]:
         """Let rows of a key go but for the newest at a time."""
@@ -181,7 +180,6 @@ class EnrichNow(Operator):
         table = Definition("table", "aggregate", ("msgpack",))
         self._values = UntypedValues(context.backend, table, RECORD_OPTION)
         self._rows = self._values.rows()
-        self._turn = context.turn
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed = cast(KeyedBatch, batch)

@@ -29,8 +29,7 @@ EMITS_ALONE: Final[dict[str, tuple[int, ...]]] = {
 """The sides whose records are emitted also without a partner."""
 
 _AT_ONCE: Final = 256
-"""Records that are kept at once, each counted for all of its windows: they take memory that no
-flush can free before."""
+"""Records kept at once, counted for each of their windows: no flush can free them before."""
 _LOOK_EVERY: Final = 64
 """Records that look for partners before the turn is looked at."""
 _BUCKETS_AT_ONCE: Final = 64

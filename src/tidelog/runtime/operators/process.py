@@ -45,9 +45,7 @@ _OPEN: Final[WeakValueDictionary[int, StatefulProcessor]] = WeakValueDictionary(
 
 
 class Process(Operator):
-    """Groups the rows of a buffer by key, and gives those of a key to the handler in pieces; fires
-    timers as the time of its mode moves on.
-    """
+    """Gives the rows of each key in a buffer to the handler, in pieces, and fires timers."""
 
     divisible = False
 
@@ -137,9 +135,7 @@ class Process(Operator):
         yield from outputs.rest()
 
     def _pieces(self, rows: list[Any]) -> Iterator[list[Any]]:
-        """The rows of a key in their order, at a time as many as do not take long: nothing can
-        interrupt a handler.
-        """
+        """The rows of a key in order, few at a time: nothing can interrupt a handler."""
         if len(rows) == 1:
             yield rows
             return

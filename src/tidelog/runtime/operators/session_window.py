@@ -4,11 +4,10 @@ A session ends a gap after its last record; one that is exactly then belongs to 
 that comes between two sessions makes them one.
 
 Invariants: a session fires when the watermark is at its end, so that only a record below the
-watermark could have joined it; those of a key fire in the order of time;
-a key has a timer at or before the first time at which one of its sessions is to fire or to go, and
-none is moved when a session grows; sessions of a key that have ended fire before its next records
-are looked at.
-A record is late where it joins no session, and a session of its own would be over.
+watermark could have joined it; those of a key fire in the order of time; a key has a timer at or
+before the first time at which one of its sessions is to fire or to go, and none is moved when a
+session grows; sessions of a key that have ended fire before its next records are looked at. A
+record is late where it joins no session, and a session of its own would be over.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -18,6 +17,7 @@ from typing import Any, cast
 from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.runtime.channels.copies import copies_of
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
+from tidelog.runtime.operators.answers import Combining
 from tidelog.runtime.operators.operator import (
     TIMERS_PER_STEP,
     Operator,
@@ -335,7 +335,7 @@ class SessionWindow(Operator):
         return iter(())
 
 
-class AggregateSessions(SessionWindow):
+class AggregateSessions(Combining, SessionWindow):
     """Combines a value of every record; emits (key, start, end, value)."""
 
     value_name = "values"
@@ -351,7 +351,7 @@ class AggregateSessions(SessionWindow):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._combined = self._sessions.values.combining(self._combine)
+        self._look(context.operator, self._sessions.values)
 
     def _values_of(self, records: list[Any]) -> list[Any]:
         values = map_all(self._value_of, records)

@@ -1,22 +1,16 @@
 """Operators without keyed state of their own: user functions over records or whole buffers."""
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from itertools import compress
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
-from tidelog.events import Event
 from tidelog.runtime.channels.messages import Batch, SideBatch
+from tidelog.runtime.operators.answers import Answers
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.operators.outputs import Distinct, flattened
 from tidelog.runtime.user_code import map_all
-
-logger = logging.getLogger(__name__)
-
-_ANSWERS: Final = 1000
-"""So many times a filter may return None before that is no chance."""
 
 
 class MapRecords(Operator):
@@ -24,51 +18,25 @@ class MapRecords(Operator):
         self._function = function
         self._distinct = Distinct()
 
+    def open(self, context: OperatorContext) -> None:
+        self._answers = Answers(context.operator, self._function, self._use)
+
+    def _use(self, function: Callable[[Any], Any]) -> None:
+        self._function = function
+
+    def finish(self) -> Iterable[Batch]:
+        self._answers.warn()
+        return ()
+
     def process(self, batch: Batch) -> Iterable[Batch]:
         outputs = map_all(self._function, batch.records)
         self._distinct.check(outputs, batch.records)
         return (Batch(outputs, batch.times),)
 
 
-class FilterRecords(Operator):
-    """Looks at the answers of a function until one is not None; `warned` has the operators that
-    gave none, in all subtasks.
-    """
-
-    def __init__(self, predicate: Callable[[Any], bool], warned: set[str]) -> None:
-        self._function = predicate
-        self._predicate: Callable[[Any], bool] = self._watched
-        self._warned = warned
-        self._unanswered = 0
-        self._has_answered = False
-
-    def open(self, context: OperatorContext) -> None:
-        self._name = context.operator
-
-    def finish(self) -> Iterable[Batch]:
-        self._warn()
-        return ()
-
-    def _watched(self, record: Any) -> bool:
-        passes = self._function(record)
-        if passes is not None:
-            self._has_answered = True
-            self._predicate = self._function
-        else:
-            self._unanswered += 1
-            if self._unanswered == _ANSWERS:
-                self._warn()
-        return passes
-
-    def _warn(self) -> None:
-        silent = self._unanswered and not self._has_answered
-        if silent and self._name not in self._warned:
-            self._warned.add(self._name)
-            records = self._unanswered
-            Event.FILTER_WITHOUT_ANSWER.log(logger, operator=self._name, records=records)
-
+class FilterRecords(MapRecords):
     def process(self, batch: Batch) -> Iterable[Batch]:
-        predicate, records, times = self._predicate, batch.records, batch.times
+        predicate, records, times = self._function, batch.records, batch.times
         if times is None:
             return (Batch([record for record in records if predicate(record)]),)
         matches = map_all(predicate, records)
@@ -147,9 +115,7 @@ class WithBroadcast(Operator):
 
 
 class Finished(Operator):
-    """Another operator, whose records are finished by a function, such as sums and counts to means;
-    its side output stays as it is.
-    """
+    """Another operator, whose records a function finishes, as sums and counts to means."""
 
     def __init__(self, operator: Operator, finish: Callable[[Any], Any]) -> None:
         self._operator = operator

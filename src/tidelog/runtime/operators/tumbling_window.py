@@ -30,10 +30,7 @@ _NEVER: Final = 1 << 64
 
 
 def aggregate_window(
-    span: WindowSpan,
-    value_of: Callable[[Any], Any],
-    combine: Combine,
-    firing: Firing = ONCE,
+    span: WindowSpan, value_of: Callable[[Any], Any], combine: Combine, firing: Firing = ONCE
 ) -> AggregateWindow:
     kind = TumblingWindow if span.tumbling and firing.once else AggregateWindow
     return kind(span, value_of, combine, firing)

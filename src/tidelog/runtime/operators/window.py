@@ -4,15 +4,14 @@ Sliding windows share slices, as in Flink's window functions: every start and ev
 begins one, so a window is whole slices, at most two for each of its slides. A tumbling window is
 one slice.
 
-Invariants: a record belongs to every window whose span [start, start + size) holds its time, and
-is kept once, in its slice; a slice goes when the last window that has it fires. A key has a timer
-at the end of the first unfired window of each of its slices, so its windows fire in the order of
-time, each once, when the watermark passes its end. Records of which all windows fired are late:
-dropped, or sent to a side output. A kept record is appended blindly: one small row, never a
-rewrite.
+Invariants: a record belongs to every window whose span [start, start + size) holds its time, and is
+kept once, in its slice; a slice goes when the last window that has it fires. A key has a timer at
+the end of the first unfired window of each of its slices, so its windows fire in the order of time,
+each once, when the watermark passes its end. Records of which all windows fired are late: dropped,
+or sent to a side output. A kept record is appended blindly: one small row, never a rewrite.
 
-With an allowed lateness a slice stays for so long after the last window that has it has fired, by
-a timer of its own; until then its windows that have fired do so again for a record that they get.
+With an allowed lateness a slice stays for so long after the last window that has it has fired, by a
+timer of its own; until then its windows that have fired do so again for a record that they get.
 """
 
 from collections import defaultdict
@@ -23,6 +22,7 @@ from typing import Any, Final, cast
 from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.runtime.channels.copies import copies_of
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
+from tidelog.runtime.operators.answers import Combining
 from tidelog.runtime.operators.operator import (
     TIMERS_PER_STEP,
     Operator,
@@ -260,7 +260,7 @@ class _Window(Operator):
         raise NotImplementedError
 
 
-class AggregateWindow(_Window):
+class AggregateWindow(Combining, _Window):
     """Combines a value of every record; emits (key, window start, value)."""
 
     kind = "window-aggregate"
@@ -279,7 +279,7 @@ class AggregateWindow(_Window):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._combined = self._values.combining(self._combine)
+        self._look(context.operator, self._values)
 
     def _add_rows(self, rows: list[bytes], records: list[Any]) -> list[bytes]:
         values = map_all(self._value_of, records)

@@ -10,7 +10,8 @@ from typing import Any, ClassVar, cast
 from tidelog.errors import ConfigError, require
 from tidelog.options.units import Length, milliseconds
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
-from tidelog.runtime.operators.operator import Operator, OperatorContext
+from tidelog.runtime.operators.answers import Combining
+from tidelog.runtime.operators.operator import OperatorContext
 from tidelog.runtime.operators.overlaps import Combine
 from tidelog.runtime.operators.spans import ONCE, Firing, WindowSpan, warn_of_many
 from tidelog.runtime.operators.stateless import Finished
@@ -160,7 +161,7 @@ _VALUE, _COUNT = 0, 1
 """Indexes of the parts of the row of a count window."""
 
 
-class _CountWindow(Operator):
+class _CountWindow(Combining):
     """A key has one row: the value and the number of its records since the last window."""
 
     state = Definition("count-windows", "count-window", ("msgpack",))
@@ -176,7 +177,7 @@ class _CountWindow(Operator):
             context.backend, self.state, self.value_option, elements=slice(0, 1)
         )
         self._rows = self._values.rows()
-        self._combined = self._values.combining(self._combine)
+        self._look(context.operator, self._values)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed = cast(KeyedBatch, batch)

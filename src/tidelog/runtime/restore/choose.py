@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tidelog.checkpoint.finished import without_transactions
-from tidelog.checkpoint.manifest import (
-    Checkpoint,
-    OperatorState,
-    SubtaskState,
-    is_canonical,
-)
+from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState, is_canonical
 from tidelog.checkpoint.slots import SlotLog, after_all
 from tidelog.checkpoint.startup import History, resumable
 from tidelog.errors import ConfigError, RestoreError
@@ -83,9 +78,7 @@ class Resumption(msgspec.Struct, frozen=True):
     """The job had ended with the checkpoint, and goes on from its state before the end."""
 
     def going_on(self) -> "Resumption":
-        """The same, from before the end where the checkpoint is the last one of a job that can go
-        on after it.
-        """
+        """The same before the end, where the checkpoint is the last of a job that can go on."""
         checkpoint = self.checkpoint
         if checkpoint is None or not checkpoint.final or not checkpoint.before_end:
             return self
@@ -201,9 +194,7 @@ class RestorePlan(msgspec.Struct, frozen=True):
         return None if subtask in self.finished else self.state_of(subtask)
 
     def registry_of(self, vertex: Vertex) -> StateRegistry:
-        """A new registry of a vertex's states, with those that were stored, or will be once the
-        stored ones are migrated.
-        """
+        """A new registry of a vertex's states: the stored ones, as they are after a migration."""
         operator, head = self.operators.get(vertex.id), vertex.head
         keys = known_keys(vertex.id, operator, head.key_types)
         states = {info.name: info for info in operator.states} if operator else {}

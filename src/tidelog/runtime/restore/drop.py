@@ -28,10 +28,7 @@ _UNNAMED: Final = {
 
 
 def drop(plan: RestorePlan, config: JobConfig) -> RestorePlan:
-    """The plan without the stored state that no operator of the job can take.
-
-    Raises RestoreError where the configuration does not allow it.
-    """
+    """The plan without state that no operator can take; raises RestoreError if not allowed."""
     allowed = frozenset(config.allow_non_restored_state)
     vertices_by_node: dict[str, Vertex] = {}
     for vertex in plan.vertices:
@@ -232,7 +229,5 @@ def _only_output(operator: OperatorState) -> OperatorState:
 
 
 def after_all_changes(operator: OperatorState) -> SeqNo:
-    """The number of the first new change, with a gap before it: numbers never go back, and no log
-    is taken for the continuation of a stored one.
-    """
+    """The number of the first new change, after a gap, so that no stored log is continued."""
     return SeqNo(max(subtask.seqno for subtask in operator.subtasks) + 1)

@@ -246,10 +246,7 @@ class Migration:
 
 
 class _DeclaredValues:
-    """Values of a state of a processor, from the stored schema to the new one.
-
-    An element, an entry and a value keep their time of expiry.
-    """
+    """Values of a processor's state in the new schema; each keeps its time of expiry."""
 
     def __init__(self, operator: str, migration: StateMigration) -> None:
         stored, declared = migration.stored, migration.declared

@@ -40,10 +40,7 @@ def plan_restore(job: Job, resumption: Resumption, config: JobConfig, clock: Clo
 
 
 def _compile(job: Job, config: JobConfig, chain_heads: Collection[str] = ()) -> list[Vertex]:
-    """The job's vertices.
-
-    Raises ConfigError for an operator without subtasks, or with one without key groups.
-    """
+    """The job's vertices; raises ConfigError for one without subtasks or key groups."""
     vertices = compile_job(job, config.parallelism, chain_heads)
     for vertex in vertices:
         config.check_parallelism(f"parallelism of {vertex.id!r}", vertex.parallelism)

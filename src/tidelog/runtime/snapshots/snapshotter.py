@@ -107,9 +107,7 @@ class LogSnapshotter(Captures):
         return self.log.materialization
 
     async def capture(self, checkpoint: CheckpointId, position: SubtaskPosition) -> PendingSnapshot:
-        """Take references to what the flushed backend holds; I/O only where the log is not
-        complete.
-        """
+        """Take references to what the flushed backend holds; I/O only for an incomplete log."""
         if not self.log.complete:
             with self.snapshots.counting():
                 await self.snapshots.prepare()

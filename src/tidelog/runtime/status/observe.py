@@ -1,7 +1,6 @@
 """Looks at a running job and says what it sees.
 
-Invariant: a status is taken in the event loop of its runner, in one piece; looking changes
-nothing.
+Invariant: a status is taken in the event loop of its runner, in one piece; looking changes nothing.
 """
 
 from collections import defaultdict, deque
@@ -52,7 +51,7 @@ def status_of(runner: JobRunner) -> JobStatus:
     incarnation, subtasks = runner.incarnation, runner.subtasks
     status = JobStatus(
         job=runner.job.name,
-        phase="starting",
+        phase="ending" if runner.ending else "starting",
         at_s=runner.effects.clock.monotonic(),
         generation=runner.generation,
         memory=MemoryStatus(runner.config.memory),
@@ -60,9 +59,10 @@ def status_of(runner: JobRunner) -> JobStatus:
     )
     if runner.states is not None:
         restored = runner.states.start.plan.checkpoint
-        phase: Phase = "starting" if restored is None else "restoring"
+        if restored is not None and not runner.ending:
+            status = replace(status, phase="restoring")
         tasks = subtasks.tasks if subtasks is not None else ()
-        status = _of_process(replace(status, phase=phase), runner.states, tasks, runner.running)
+        status = _of_process(status, runner.states, tasks, runner.running)
     if incarnation is not None:
         status = replace(
             status,
@@ -245,9 +245,7 @@ def _store(metrics: RequestMetrics | None) -> StoreStatus | None:
 
 
 def _frozen(kind: type[T], metrics: object, **figures: object) -> T:
-    """A status from `figures` and the metrics of the same names; of recent values, how they are
-    distributed.
-    """
+    """A status from `figures` and the metrics of these names; recent values as a distribution."""
     values: dict[str, Any] = dict(figures)
     for field in fields(kind):  # type: ignore[arg-type]
         if field.init and field.name not in figures:

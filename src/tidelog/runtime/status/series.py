@@ -83,8 +83,7 @@ class Series:
         return list(map(".".join, sorted(keys)))
 
     def samples(self, status: JobStatus, later_s: float = 0.0) -> Iterator[Sample]:
-        """The labels and value of each sample of this series, so long after the status was taken; a
-        value that is not known has no sample."""
+        """Labels and value of each sample, so long after the status was taken, as far as known."""
         for path in self.paths:
             parts: Iterable[_Part] = [({"job_name": status.job}, status)]
             for step in path:

@@ -20,7 +20,8 @@ from tidelog.runtime.status.storage import (
     UploadsStatus,
 )
 
-Phase = Literal["starting", "restoring", "running", "stopped", "finished"]
+Phase = Literal["starting", "restoring", "running", "ending", "stopped", "finished"]
+"""`ending`: it failed or was interrupted, and releases what it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +177,7 @@ class OperatorStatus:
         default=None,
     )
     keys_apart: str | None = None
-    """The types of the keys of the two streams of a join where no key of one can be one of the
-    other, so that no record meets another."""
+    """The types of both streams' keys in a join where no key of one can equal one of the other."""
     tasks: tuple[TaskStatus, ...] = parts("subtask", "subtask")
 
 

@@ -98,12 +98,7 @@ class Joins(ABC, Generic[K, S]):
         arguments, are as for `join` within an interval; rows of the table are never late. Raises
         ConfigError for a function that is `async`.
         """
-        from tidelog.runtime.operators.enrich import (  # noqa: PLC0415
-            RECORD_OPTION,
-            TIMES,
-            EnrichAtTime,
-            EnrichNow,
-        )
+        from tidelog.runtime.operators.enrich import RECORD_OPTION, TIMES, EnrichAtTime, EnrichNow  # noqa: PLC0415
 
         check_plain(join, name)
         require("enrich(..., time=...)", time, time in TIMES, " or ".join(TIMES))

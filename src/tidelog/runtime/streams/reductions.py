@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 from tidelog.errors import require
+from tidelog.runtime.operators.answers import Watched
 from tidelog.runtime.operators.operator import Operator, OperatorFactory
 from tidelog.runtime.operators.order import Greatest, greatest, least
 from tidelog.runtime.operators.stateless import Finished
@@ -136,7 +137,9 @@ class Reductions(ABC, Generic[S]):
         migrate, option = options.get("migrate"), f"{function}(..., value_type=...)"
         types = declared(options.get("value_type"), option, migrate, keys=False)
         updates = options.get("emit_updates", False)
-        factory, state = self._combining(value_of, combine, updates=updates)
+        # What tidelog combines itself never is None.
+        watched = Watched(combine) if kind is None else combine
+        factory, state = self._combining(value_of, watched, updates=updates)
         name = options.get("name", self._default_name or function)
         operator = factory if result is None else partial(_with_result, factory, result)
         meaning = {} if kind is None else {REDUCTION: kind or function}

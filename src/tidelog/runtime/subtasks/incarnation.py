@@ -179,9 +179,7 @@ class LocalSubtasks:
         services = [
             self._tick([task for task in self.tasks if task.ticks]),
             warn_of_lag(
-                lambda: states.materializers,
-                start.config.materialize.interval,
-                start.effects.clock,
+                lambda: states.materializers, start.config.materialize.interval, start.effects.clock
             ),
         ]
         if (uploader := start.uploader) is not None:

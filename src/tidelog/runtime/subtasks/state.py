@@ -105,9 +105,7 @@ class SubtaskStates:
         return {subtask: state for subtask, state in states.items() if state is not None}
 
     async def restore(self) -> None:
-        """Load all stored subtasks that go on, in parallel; when one fails none stays open. The
-        others get empty tables.
-        """
+        """Load all stored subtasks that go on, in parallel, or none; others get empty tables."""
         plan, subtasks = self.start.plan, self._vertices_by_subtask()
         states = self._stored(subtasks)
         if states:

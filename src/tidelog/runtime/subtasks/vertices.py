@@ -100,10 +100,7 @@ NONE: Final = Share(-1)
 
 
 def compile_job(job: Job, parallelism: int, chain_heads: Collection[str] = ()) -> list[Vertex]:
-    """Chain operators into vertices, sources first; those named in `chain_heads` begin one.
-
-    Raises ConfigError for an incomplete job.
-    """
+    """Vertices of chained operators, sources first; `chain_heads` begin one. Raises ConfigError."""
     if not job.has("caller") and not (job.has("source") and job.has("sink")):
         raise ConfigError(
             f"job {job.name!r}",

@@ -15,8 +15,7 @@ SHARE: Final = 1 / 3
 RAMP_S: Final = 1.0
 """... and once it is older than this, as many as it is old in these units."""
 FIRST_S: Final = 0.02
-"""A pass that takes no longer than this ends before the next records: most do, and their watermarks
-go on at once."""
+"""A shorter pass ends before the next records: most do, and their watermarks go on at once."""
 _AHEAD_S: Final = 0.01
 """So much of what a pass takes beyond its share, while no record waits, counts against it."""
 

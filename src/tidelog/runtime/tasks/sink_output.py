@@ -74,12 +74,7 @@ class SinkOutput(ChannelOutput):
     """A sink always has room."""
 
     def __init__(
-        self,
-        name: str,
-        writer: SinkWriter,
-        offload: Offload,
-        work: WorkTime,
-        limit: BufferLimit,
+        self, name: str, writer: SinkWriter, offload: Offload, work: WorkTime, limit: BufferLimit
     ) -> None:
         super().__init__([], work, limit)
         self._name = name

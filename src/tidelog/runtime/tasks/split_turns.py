@@ -140,9 +140,7 @@ class SplitTurns:
         return chunk
 
     def gather(self, read: dict[SplitReading, ReadChunk], share: float = 1.0) -> None:
-        """Add what threads have read of the splits whose turns come next, up to a `share` of a
-        batch.
-        """
+        """Add what threads have read of the splits that come next, up to a `share` of a batch."""
         records = sum(len(chunk.records) for chunk in read.values())
         size = sum(chunk.size_bytes for chunk in read.values())
         while records < share * BATCH_RECORDS and size < share * BATCH_BYTES:

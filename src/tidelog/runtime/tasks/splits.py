@@ -40,8 +40,7 @@ class SourceSplits:
         self._first_splits: frozenset[str] | None = None
         """The splits of the first discovery of this run."""
         self.resumes = False
-        """An earlier run has begun some of the splits of the subtasks that have joined, or of
-        those in other processes."""
+        """An earlier run has begun splits of subtasks that joined, or of other processes."""
         self._readers = 0
         self._undiscovered_subtasks = 0
         """Subtasks that have joined, and have not added the splits of the first discovery."""

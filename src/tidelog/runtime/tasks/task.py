@@ -1,9 +1,8 @@
 """Tasks: the loop of one subtask, fed by channels.
 
-Invariants: `finish` runs once in the life of a job, however often it restarts; a task
-exits only after a completed checkpoint contains its end, and announces that downstream; after the
-barrier of a savepoint that the job stops with nothing is emitted, unless the savepoint is given
-up.
+Invariants: `finish` runs once in the life of a job, however often it restarts; a task exits only
+after a completed checkpoint contains its end, and announces that downstream; after the barrier of a
+savepoint that the job stops with nothing is emitted, unless the savepoint is given up.
 """
 
 from abc import ABC, abstractmethod
@@ -184,7 +183,7 @@ class Task(ABC):
     def _is_table_stalled(self) -> bool:
         """Whether nothing more may be written to the table until it is whole."""
         hydration = self.parts.backend.hydration
-        return hydration is not None and hydration.is_stalled
+        return hydration is not None and hydration.check_stall()
 
     async def _resume(self) -> None:
         """Bring the restored watermark to operators and outputs: it only travels when it grows."""

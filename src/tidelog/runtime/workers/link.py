@@ -149,9 +149,7 @@ def _has_pickle(record: Any) -> bool:
 
 
 def decode(data: bytes | memoryview) -> Any:
-    """The message of these bytes; raises UserFunctionError for a record that cannot be made again
-    of its pickle.
-    """
+    """The message of these bytes; raises UserFunctionError for a record that does not unpickle."""
     try:
         return pickle.loads(data)
     except Exception as error:

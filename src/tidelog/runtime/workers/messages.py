@@ -61,9 +61,7 @@ class CadenceCall(msgspec.Struct, frozen=True):
 
 
 class Ahead(msgspec.Struct, frozen=True):
-    """How far event time is in splits, by source: from a worker in its own, to a worker in all
-    others.
-    """
+    """How far event time is in splits, by source: from a worker about its own, to all others."""
 
     watermarks: Mapping[str, float]
 

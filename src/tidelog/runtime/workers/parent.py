@@ -113,9 +113,7 @@ class RemoteWorker:
         self.inbox.put_nowait(_Gone(error))
 
     async def check(self, silence_s: float) -> None:
-        """Raises WorkerLostError when the worker is gone, or has said nothing for so many
-        seconds.
-        """
+        """Raises WorkerLostError when the worker is gone, or silent for so many seconds."""
         # Also after all of its tasks: others may take their records yet.
         if self.exit_event.is_set():
             raise await self.end()
@@ -351,9 +349,7 @@ class RemoteSubtasks:
                     raise await worker.end(error)
 
     def _pass_on(self, sender: RemoteWorker, watermarks: Mapping[str, float]) -> None:
-        """Say to each worker how far event time is in the splits of the others, when all have
-        said it.
-        """
+        """Tell each worker how far event time is in the others' splits, once all have said it."""
         self._ahead[sender] = watermarks
         if len(self._ahead) < len(self._workers):
             return

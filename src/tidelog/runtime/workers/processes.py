@@ -120,9 +120,7 @@ class ForkedWorkers:
 
 
 def _end_after(call: Callable[[], None]) -> NoReturn:
-    """Make a call in a process that was forked, and end it: it never returns to what its parent
-    was doing.
-    """
+    """Make a call in a forked process, and end it: it never returns into its parent's code."""
     code = 1
     try:
         call()

@@ -90,8 +90,8 @@ def summarize_log(checkpoint: QueryCheckpoint, assessment: Assessment) -> LogSum
 
 def _unnamed_segments(checkpoint: QueryCheckpoint, entries: Entries) -> list[str]:
     """The segments in which none of these changelogs lies."""
-    named = segments_of(entries.values())
-    return [name for name in checkpoint.segments if name not in named]
+    used = segments_of(entries.values())
+    return [name for name in checkpoint.segments if name not in used]
 
 
 async def summarize_batches(store: ObjectStore, checkpoint: QueryCheckpoint) -> list[BatchSummary]:

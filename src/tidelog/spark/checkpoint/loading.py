@@ -45,8 +45,7 @@ class Loading:
     directory: str
     snapshots: frozenset[Version]
     lineage: Callable[[Version], Awaitable[Sequence[Version]]]
-    """What the changelog of a version names; raises the errors of one that is missing, damaged, or
-    compressed in a way that is not read here."""
+    """What a version's changelog names; raises if that is missing, damaged or unreadable."""
 
     async def path(self, version: Version, damaged: frozenset[Version] = frozenset()) -> LoadPath:
         """The way that Spark goes; it fails with the snapshots in `damaged`.

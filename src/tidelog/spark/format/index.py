@@ -1,8 +1,7 @@
 """Index documents: where the changelogs of one batch, or of a window of batches, lie.
 
 Invariant: a document that is read is whole: every piece lies in one of its segments, every
-changelog is of its batches. Format: docs/internals/format.md,
-"Spark checkpoints".
+changelog is of its batches. Format: docs/internals/format.md, "Spark checkpoints".
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,9 +49,7 @@ def segments_of(entries: Iterable[IndexEntry]) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class IndexDocument:
-    """The changelogs of the batches [first, last]; `segments` gives the length in bytes of every
-    segment that pieces name.
-    """
+    """The changelogs of the batches [first, last], and the bytes of the segments they are in."""
 
     first: int
     last: int

@@ -1,7 +1,4 @@
-"""Names of changelogs and of the objects that hold them.
-
-Invariant: `ChangelogName.path` and `ChangelogName.parse` are inverse to each other.
-"""
+"""Names of changelogs and of the objects that hold them; `path` and `parse` are inverse."""
 
 import re
 from dataclasses import dataclass
@@ -35,15 +32,10 @@ class ChangelogName:
     id: str
 
     @property
-    def operator_id(self) -> str:
-        """Operator and store, as the footer of a segment names them."""
-        return str(self.operator) if self._is_default else f"{self.operator}/{self.store}"
-
-    @property
     def directory(self) -> str:
         """The directory of the state store; the default store has none of its own."""
         directory = f"{self.operator}/{self.partition}"
-        return directory if self._is_default else f"{directory}/{self.store}"
+        return directory if self.store == DEFAULT_STORE else f"{directory}/{self.store}"
 
     @property
     def path(self) -> str:
@@ -55,15 +47,9 @@ class ChangelogName:
         """Directory, version and id, in the order by which the index sorts."""
         return self.directory, self.version, self.id
 
-    @property
-    def _is_default(self) -> bool:
-        return self.store == DEFAULT_STORE
-
     @classmethod
     def parse(cls, relative: str) -> Self | None:
-        """The name in a path relative to `state`; None for every other file, such as a changelog
-        without a checkpoint id.
-        """
+        """The name in a path relative to `state`; None for others, as a changelog without an id."""
         match = _CHANGELOG.fullmatch(relative)
         if match is None:
             return None

@@ -124,9 +124,7 @@ def read_footer(data: bytes, where: str) -> tuple[SegmentAuthor, tuple[FooterEnt
 
 
 def segment_in_commit(commit: bytes, where: str) -> bytes:
-    """The segment within a commit, its fourth line; raises CorruptObjectError for a damaged one,
-    or where there is none. `where` is the name of the commit.
-    """
+    """The segment in the fourth line of the commit `where`; raises CorruptObjectError."""
     line = b"".join(commit.split(b"\n", _LINES_BEFORE)[_LINES_BEFORE:]).strip()
     try:
         segment = base64.b64decode(line, validate=True)
@@ -183,5 +181,5 @@ def _footer_entry(entry: SparkEntry, where: str) -> FooterEntry:
     directory = f"{number}/{entry.subtask}{slash}{store}"
     name = ChangelogName.of(directory, entry.first, entry.id)
     if name is None or entry.kind != BlockKind.SPARK_CHANGELOG:
-        raise damaged(where, "a footer index of Spark's changelogs", f"the entry {entry}")
+        raise damaged(where, "a footer index of Spark's changelogs", f"that of {entry}")
     return FooterEntry(name, entry.offset, entry.length, entry.piece, entry.pieces)

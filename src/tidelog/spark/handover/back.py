@@ -105,11 +105,10 @@ def bring_back(
 
     Each operator has so many subtasks in it, None: as many as Spark has cores. A savepoint
     `without_positions` has the operators alone: the job reads its sources from their start. The
-    store is that
-    which the job moved from, or an empty one. What was interrupted can be repeated: until the
-    savepoint is there, the store says that the job is in Spark. Raises ConfigError and RestoreError
-    for a query or a store that this cannot be, before anything is written, and what Spark and the
-    stores raise.
+    store is that which the job moved from, or an empty one. What was interrupted can be repeated:
+    until the savepoint is there, the store says that the job is in Spark. Raises ConfigError and
+    RestoreError for a query or a store that this cannot be, before anything is written, and what
+    Spark and the stores raise.
     """
     origin = parse_origin(target)
     name = check_name(str(origin.checkpoint))
@@ -355,9 +354,7 @@ def _source_state(
     subtask = log.finish()
     groups = range_of(0, target.key_groups, 1)
     state = SubtaskState(
-        *(0, groups.first, groups.last, subtask.end, _TABLE),
-        log=subtask.log,
-        start=target.start,
+        *(0, groups.first, groups.last, subtask.end, _TABLE), log=subtask.log, start=target.start
     )
     return OperatorState(
         source.source, target.key_groups, target.states, (state,), source_types=source.types

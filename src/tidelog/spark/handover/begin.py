@@ -1,6 +1,4 @@
-"""How a query begins with a savepoint: its store is read until the first batch is committed, and
-from then on what the query's own checkpoint has kept of it.
-"""
+"""How a query begins with a savepoint, whose store it reads until its first batch is committed."""
 
 import logging
 from collections import Counter
@@ -11,12 +9,7 @@ from tidelog.checkpoint.manifest import Checkpoint, OperatorState
 from tidelog.checkpoint.sizes import layer_bytes
 from tidelog.events import Event
 from tidelog.spark.handover.document import HANDOVER, Handover, QueryDirectory, without_rows
-from tidelog.spark.handover.savepoint import (
-    SPLITS,
-    StoredSavepoint,
-    event_time_of,
-    read_savepoint,
-)
+from tidelog.spark.handover.savepoint import SPLITS, StoredSavepoint, event_time_of, read_savepoint
 from tidelog.spark.operators.layout import INITIAL_COLUMNS, InitialState, OperatorDescription
 from tidelog.state.event_time import UNKNOWN
 from tidelog.storage.open import PLAIN, StoreAccess

@@ -58,9 +58,7 @@ class KeyColumns:
         return part in ("None", PYTHON_TYPES[column].__name__)
 
     def arrays(self, keys: Sequence[bytes]) -> list[pa.Array]:
-        """A column for each part of the encoded keys; raises StateSchemaError for a key that does
-        not fit.
-        """
+        """A column for each part of the encoded keys; raises StateSchemaError for a wrong key."""
         width = len(self.types)
         rows: list[tuple[Any, ...]] = []
         for key in decode_keys(keys):

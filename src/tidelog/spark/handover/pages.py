@@ -59,9 +59,7 @@ class StoredOperator:
 
 
 def operator_numbers(spark: "SparkSession", checkpoint: str) -> dict[str, int]:
-    """Spark's numbers of the operators of a query, by the job's names; raises ConfigError where
-    the query has none.
-    """
+    """Spark's numbers of a query's operators, by the job's names; raises ConfigError for none."""
     metadata = spark.read.format("state-metadata").load(checkpoint)
     numbers: dict[str, int] = {}
     prefix = state_name("")

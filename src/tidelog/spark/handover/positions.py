@@ -56,7 +56,7 @@ def starting_offsets(
     for split, (_, position, _) in handover.positions(source).items():
         topic, number = TopicPartition.of(split)
         if number < 0 or not (position in (None, EARLIEST) or type(position) is int):
-            raise _not_of(source, "a KafkaSource, with offsets of partitions", split, position)
+            raise _not_of(source, "a KafkaSource, with offsets of partitions", split)
         offset = position if type(position) is int else _FROM_THE_OLDEST
         offsets.setdefault(topic, {})[str(number)] = offset
     return json.dumps(offsets, sort_keys=True)
@@ -117,7 +117,7 @@ def unread_files(
         if is_ended:
             continue
         if not isinstance(position, list) or len(position) not in (3, 6):
-            raise _not_of(source, "a source of lines, with offsets in files", split, position)
+            raise _not_of(source, "a source of lines, with offsets in files", split)
         _write_tail(file, position, target / f"{number:06d}", header=header)
     return UnreadFiles(tuple(uris), str(target))
 
@@ -183,11 +183,11 @@ def _first_line(file: InputFile) -> bytes:
     )
 
 
-def _not_of(source: str, expected: str, split: str, position: Any) -> RestoreError:
+def _not_of(source: str, expected: str, split: str) -> RestoreError:
     return RestoreError(
         f"source {source!r}",
         expected=expected,
-        found=f"split {split!r} at position {position!r}",
+        found=f"split {split!r}, whose position is that of another kind of source",
         action="let the job read its input to the end before it is stopped, and begin the query "
         "with other input; or run the job on Spark by `tidelog spark run`, where it can",
     )

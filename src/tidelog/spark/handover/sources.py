@@ -78,10 +78,7 @@ def described_sources(job: Job, key_groups: int) -> QuerySources:
 
 
 async def read_splits(
-    store: ObjectStore,
-    offsets: Offsets,
-    source: SourceDescription,
-    before: Mapping[str, bytes],
+    store: ObjectStore, offsets: Offsets, source: SourceDescription, before: Mapping[str, bytes]
 ) -> dict[str, bytes]:
     """What a manifest has of each split of a source; `before` is what it had when the query began.
 

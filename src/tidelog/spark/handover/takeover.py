@@ -6,7 +6,8 @@ with the same result. Nothing of the store is read once the first batch is commi
 """
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -26,8 +27,9 @@ from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.restore.choose import RestorePlan, Resumption, check_name
 from tidelog.runtime.restore.plan import plan_restore
-from tidelog.runtime.restore.settle import settle
-from tidelog.runtime.tasks.sink_output import transactions_of
+from tidelog.runtime.sink import Sink, SinkContext
+from tidelog.runtime.tasks.sink_output import token_of, transactions_of
+from tidelog.runtime.user_code import in_user_code
 from tidelog.spark.handover.begin import Beginning, Origin, handover_of
 from tidelog.spark.handover.document import HANDOVER, Handover, QueryDirectory
 from tidelog.spark.handover.savepoint import StoredSavepoint, read_savepoint
@@ -54,7 +56,7 @@ def take_over(job: Job, origin: Origin, allowed: Collection[str] = ()) -> Beginn
         author = session.run(_fence(savepoint, directory.url, session))
         # Not again when sinks know of a start of the query: it began after this.
         if not Ledger(directory).last_start():
-            session.run(settle(job, plan, author, session.effects))
+            session.run(_settle(job, plan, author, session.effects))
         transactions = session.run(_transactions(session))
     Event.JOB_MOVED.log(logger, job=job.name, location=directory.url)
     handover = _restored(handover_of(savepoint), plan, author)
@@ -157,3 +159,39 @@ def _restored(handover: Handover, plan: RestorePlan, author: Author) -> Handover
     return msgspec.structs.replace(
         handover, operators=tuple(operators), splits=splits, generation=author.generation
     )
+
+
+async def _settle(job: Job, plan: RestorePlan, author: Author, effects: Effects) -> None:
+    """Let the job's sinks commit the transactions of a plan, as its start does; nothing is removed.
+
+    Raises what the sinks raise, in UserFunctionError where that is no TidelogError.
+    """
+    for vertex in plan.vertices:
+        node = vertex.nodes[-1]
+        if node.sink is None:
+            continue
+        for subtask in vertex.subtasks:
+            state = plan.state_of(subtask)
+            tokens = list(map(token_of, state.transactions)) if state is not None else []
+            if not tokens:
+                continue
+            context = SinkContext(
+                job.name,
+                node.id,
+                subtask.subtask,
+                vertex.parallelism,
+                author.generation,
+                author.attempt,
+                retained_transactions=None,
+                clock=effects.clock,
+            )
+            commit = partial(_commit, node.sink, context, tokens)
+            await effects.offload.run_to_end(in_user_code(node.id, commit))
+
+
+def _commit(sink: Sink, context: SinkContext, tokens: Sequence[bytes]) -> None:
+    writer = sink.open(context)
+    try:
+        writer.recover(tokens)
+    finally:
+        writer.close()

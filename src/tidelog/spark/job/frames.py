@@ -51,9 +51,7 @@ class SourceReader(Protocol):
 
     @property
     def ended(self) -> Collection[str] | None:
-        """The splits of which no more will come, as of what was read; None: none has more, each is
-        in one batch alone.
-        """
+        """The splits that are read to their end; None: all, as each is in one batch alone."""
 
     def read(self, batch: pa.RecordBatch) -> Iterator[tuple[str, list[Any]]]:
         """Splits and records of theirs."""

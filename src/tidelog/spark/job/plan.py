@@ -219,9 +219,7 @@ class JobPlan:
         return head.id if passes_on else None
 
     def _with_event_time(self) -> set[int]:
-        """The keyed operators that have event time: those which need it, and those which pass it
-        on to such.
-        """
+        """The keyed operators with event time: those that need it, or pass it on to such."""
         wanting: set[int] = set()
         for node in reversed(self.operators):
             following = [one for one in self.operators if id(one) in wanting]

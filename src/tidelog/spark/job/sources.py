@@ -49,8 +49,7 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     messages_per_batch: int | None = None
     """The most messages of a source of Kafka in a batch."""
     records_per_batch: int | None = 1 << 20
-    """The most records of a split in a batch, of sources of your own. None: all there are, as
-    always with `available_now`."""
+    """Most records of a split in a batch, of your own sources; None, or `available_now`: all."""
     kafka: Mapping[str, str] = {}
     """Options of Spark's source for Kafka besides, such as `kafka.ssl.truststore.location`."""
 

@@ -78,8 +78,8 @@ class ReadAhead:
         self._discovered_at = -inf
         self._splits: dict[str, _Split] = {}
         for name, (data, records) in (offset or {}).get(SPLITS, {}).items():
-            stored = _decoded(self._encoding, data)
-            self._splits[name] = _Split(stored.position, records, stored.is_ended)
+            split_position = _decoded(self._encoding, data)
+            self._splits[name] = _Split(split_position.position, records, split_position.is_ended)
         ended_splits = [name for name, split in self._splits.items() if split.is_ended]
         names = self._discover(None if offset is None else read_source.source.new_split_position)
         with user_code(read_source.name):
@@ -165,10 +165,10 @@ def ranges(read_source: OwnSource, start: Mapping[str, Any], end: Mapping[str, A
     encoding = read_source.encoding()
     # Splits that are there from the beginning begin at their start.
     first = read_source.source.new_split_position if start[SPLITS] is not None else None
-    new, begun = _encoded(encoding, first), start[SPLITS] or {}
+    new, start_splits = _encoded(encoding, first), start[SPLITS] or {}
     parts: list[Range] = []
     for split, (data, records) in end[SPLITS].items():
-        start_data, start_records = begun.get(split, (new, 0))
+        start_data, start_records = start_splits.get(split, (new, 0))
         was_ended = _decoded(encoding, start_data).is_ended
         is_ended = _decoded(encoding, data).is_ended
         if records > start_records or is_ended > was_ended:
@@ -271,9 +271,7 @@ def own_frame(
 
 
 def _checked(read_source: OwnSource, offset: Mapping[str, Any]) -> dict[str, int | None]:
-    """The splits that have not ended, with the greatest event time that was read there; raises
-    RestoreError for one that cannot go on.
-    """
+    """The splits that have not ended, with their greatest event time; raises RestoreError."""
     encoding, splits = read_source.encoding(), dict[str, int | None]()
     for name, data in stored_splits(offset).items():
         split = SplitPosition(*encoding.decode(data))
@@ -287,11 +285,7 @@ def _data_source(
     read_source: OwnSource, begin: Mapping[str, Any] | None, offset: Mapping[str, Any] | None
 ) -> type["DataSource"]:
     """A data source of PySpark for one source of a job."""
-    from pyspark.sql.datasource import (  # noqa: PLC0415  (heavy)
-        DataSource,
-        DataSourceStreamReader,
-        InputPartition,
-    )
+    from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition  # noqa: PLC0415  (heavy)
 
     class Reader(DataSourceStreamReader):
         def __init__(self) -> None:
@@ -312,8 +306,8 @@ def _data_source(
 
         def commit(self, end: Any) -> None:
             encoding, splits = read_source.encoding(), stored_splits(end)
-            moved = dict(splits.items() - self._committed.items())
-            positions = {split: encoding.decode(data)[1] for split, data in moved.items()}
+            changed = dict(splits.items() - self._committed.items())
+            positions = {split: encoding.decode(data)[1] for split, data in changed.items()}
             self._committed = splits
             with user_code(read_source.name):
                 read_source.source.on_checkpoint_complete(positions)

@@ -71,7 +71,7 @@ class OperatorPlan(msgspec.Struct, frozen=True, eq=False):
     @property
     def clock(self) -> Clock:
         """Splits that become idle need a time of Spark, too."""
-        waits = any(each.idle_after_ms is not None for each in self.inputs)
+        waits = any(time_input.idle_after_ms is not None for time_input in self.inputs)
         return "processing" if self.ticks or waits else "none"
 
 
@@ -202,8 +202,8 @@ class GroupOperator:
         watermark = self._start.of(group)
         fires = self._fires(table, group, description.states, watermark)
         due = self._due(table, group, description.states)
-        kept = _GroupState(_known(watermark), due, description.seqno, *table.store(), fires)
-        self._keep(state, kept)
+        after = _GroupState(_known(watermark), due, description.seqno, *table.store(), fires)
+        self._keep(state, after)
 
     def close(self) -> None:
         """The end of the partition's batch."""
@@ -217,8 +217,8 @@ class GroupOperator:
             times.take(Mark.decoded(mark))
         start = self._start.of(number.to_bytes(2, "big"))
         before = start if state.watermark is None else state.watermark
-        known = times.watermark
-        watermark = before if known is None else max(before, known)
+        of_inputs = times.watermark
+        watermark = before if of_inputs is None else max(before, of_inputs)
         advance = _Advance(before, watermark, is_first=state.times is None)
         after = state._replace(times=times.stored() if plan.inputs else None)
         is_due = advance.fires and state.fires is not None and state.fires <= watermark
@@ -226,7 +226,7 @@ class GroupOperator:
             after = yield from self._operate(number, call, after, advance)
         dues = [time for time in (after.due if plan.ticks else None, times.idle_at_ms) if time]
         self._keep(state, after._replace(watermark=_known(watermark), due=min(dues, default=None)))
-        if number == _FORWARDING and known is not None:
+        if number == _FORWARDING and of_inputs is not None:
             yield from self._the_stage().forward(watermark, is_idle=times.is_idle)
 
     def _the_stage(self) -> Stage:

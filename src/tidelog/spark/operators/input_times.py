@@ -25,8 +25,7 @@ class TimeInput(msgspec.Struct, frozen=True, eq=False):
     max_delay_ms: int = 0
     idle_after_ms: int | None = None
     splits: Mapping[str, int | None] = {}
-    """The splits that event time waits for from the start, and the greatest event time that was
-    read there; None: unknown."""
+    """The splits event time waits for from the start, and their greatest event time, if known."""
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True):
@@ -65,6 +64,10 @@ class _Input(msgspec.Struct, array_like=True):
     """How much the watermark of a split is less than the greatest event time there."""
     splits: dict[str, _Split]
 
+    def active_times(self) -> list[int]:
+        """When each split, or an input without any, had its last batch with records."""
+        return [split.active_ms for split in self.splits.values()] or [self.active_ms]
+
 
 _encode: Final[Any] = msgspec.msgpack.Encoder(order="deterministic").encode
 _decode_mark: Final[Any] = msgspec.msgpack.Decoder(Mark).decode
@@ -97,14 +100,14 @@ class InputTimes:
         """What a task says; marks of an input that the job has no longer are left out."""
         if mark.input not in self._inputs:
             return
-        known, moment = self._inputs[mark.input], self._moment(self._plans[mark.input])
-        known.active_ms, known.is_idle = moment, mark.is_idle
-        known.delay_ms = self._plans[mark.input].max_delay_ms + 1
+        state, moment = self._inputs[mark.input], self._moment(self._plans[mark.input])
+        state.active_ms, state.is_idle = moment, mark.is_idle
+        state.delay_ms = self._plans[mark.input].max_delay_ms + 1
         for name, watermark in mark.watermarks.items():
-            split = known.splits.setdefault(name, _Split(None, moment))
+            split = state.splits.setdefault(name, _Split(None, moment))
             split.watermark, split.active_ms = _later(split.watermark, watermark), moment
         for name in mark.ended:
-            ended_split = known.splits.pop(name, None)
+            ended_split = state.splits.pop(name, None)
             if ended_split is not None and ended_split.watermark is not None:
                 before = self._ended.get(mark.input, ended_split.watermark)
                 self._ended[mark.input] = max(before, ended_split.watermark)
@@ -112,10 +115,10 @@ class InputTimes:
     @property
     def watermark(self) -> int | None:
         """The watermark of the slowest input that is not idle; None: not known."""
-        for name, known in self._inputs.items():
+        for name, state in self._inputs.items():
             # The last split that ends moves event time, too; others hold it back.
-            now = self._of_splits(name) if known.splits else self._ended.get(name)
-            known.reached = _later(known.reached, now)
+            now = self._of_splits(name) if state.splits else self._ended.get(name)
+            state.reached = _later(state.reached, now)
         idle = {name for name in self._inputs if self._is_idle(name)}
         return combined(self._inputs.keys() - idle, idle, lambda name: self._inputs[name].reached)
 
@@ -127,11 +130,10 @@ class InputTimes:
     def idle_at_ms(self) -> int | None:
         """When the next split becomes idle that is not; None: none does."""
         times: list[int] = []
-        for name, known in self._inputs.items():
+        for name, state in self._inputs.items():
             idle_after_ms = self._plans[name].idle_after_ms
             if idle_after_ms is not None:
-                active = [split.active_ms for split in known.splits.values()] or [known.active_ms]
-                times += [time + idle_after_ms for time in active]
+                times += [time + idle_after_ms for time in state.active_times()]
         return min((time for time in times if time > self._now_ms), default=None)
 
     def stored(self) -> bytes:
@@ -146,9 +148,8 @@ class InputTimes:
         return combined(splits.keys() - idle, idle, lambda split: splits[split].watermark)
 
     def _is_idle(self, name: str) -> bool:
-        plan, known = self._plans[name], self._inputs[name]
-        active = [split.active_ms for split in known.splits.values()] or [known.active_ms]
-        return known.is_idle or all(self._is_quiet(plan, time) for time in active)
+        plan, state = self._plans[name], self._inputs[name]
+        return state.is_idle or all(self._is_quiet(plan, time) for time in state.active_times())
 
     def _is_quiet(self, plan: TimeInput, active_ms: int) -> bool:
         return plan.idle_after_ms is not None and self._now_ms - active_ms >= plan.idle_after_ms
@@ -164,11 +165,11 @@ def latest_times(stored: bytes) -> dict[str, dict[str, int]]:
     Of a source that several operators give event times it is one of theirs.
     """
     times: dict[str, dict[str, int]] = {}
-    for name, known in _decode(stored).items():
+    for name, state in _decode(stored).items():
         splits = times.setdefault(name.rpartition("/")[0], {})
-        for split, state in known.splits.items():
-            if state.watermark is not None:
-                splits[split] = state.watermark + known.delay_ms
+        for split, split_state in state.splits.items():
+            if split_state.watermark is not None:
+                splits[split] = split_state.watermark + state.delay_ms
     return times
 
 

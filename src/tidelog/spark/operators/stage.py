@@ -49,8 +49,7 @@ class Branch(msgspec.Struct, frozen=True, eq=False):
     input: str | None = None
     """What the target calls the watermarks of these records; None: it has no event time."""
     marked_by: str | None = None
-    """The step that makes these watermarks; None: they are those of the operator that the stage
-    begins with."""
+    """The step that makes these watermarks; None: the operator that the stage begins with."""
 
 
 class Route(msgspec.Struct, frozen=True, eq=False):
@@ -182,8 +181,8 @@ class Stage:
                 continue
             self._marked[number] = watermarks
             if ended is None:  # the greatest one says all, and there may be thousands of files
-                whole = self._plan.head
-                mark = Mark(branch.input, {whole: max(watermarks.values())}, (whole,))
+                head = self._plan.head
+                mark = Mark(branch.input, {head: max(watermarks.values())}, (head,))
             else:
                 texts = {str(split): watermark for split, watermark in watermarks.items()}
                 mark = Mark(branch.input, texts, tuple(ended))

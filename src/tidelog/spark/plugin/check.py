@@ -55,9 +55,7 @@ _FILE_SYSTEM: Final = "file-system"
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of one check: fine, doubtful, or not safe; `action` is None when there is nothing
-    to do.
-    """
+    """The result of a check: fine, doubtful or not safe; without `action` nothing is to do."""
 
     check: str
     verdict: Literal["ok", "warn", "fail"]

@@ -104,8 +104,7 @@ OPTIONS: Final = (
         "Parallel uploads: of the driver for a query, of an executor for a large changelog.",
     ),
     PluginOption(
-        *("upload.deadline", "60s", *_TIME),
-        "How long an upload is retried before it has failed.",
+        *("upload.deadline", "60s", *_TIME), "How long an upload is retried before it has failed."
     ),
     PluginOption(
         *("barrier.timeout", "120s", *_TIME),
@@ -144,9 +143,7 @@ def render(option: PluginOption, value: OptionValue) -> str:
 
 
 def check_together(settings: Mapping[str, str]) -> None:
-    """Raise ConfigError for options that exclude each other; `settings` maps full names to texts
-    that `render` made.
-    """
+    """Raise ConfigError for options that exclude each other; `settings` are texts by full name."""
     texts = {o.name: settings.get(o.key, o.default) for o in OPTIONS}
     amounts = {o.name: o.amount(texts[o.name]) or 0 for o in OPTIONS}
     for larger, smaller in _ORDERS:

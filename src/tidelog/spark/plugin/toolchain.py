@@ -151,9 +151,7 @@ def fitting_java(oldest: int, whose: str) -> Path:
 
 
 def home_of(home: Path | str | None) -> Path:
-    """The directory `home`, else that of the Spark that pyspark would start; raises ConfigError
-    when there is none.
-    """
+    """The directory `home`, else that of pyspark's Spark; raises ConfigError when there is none."""
     chosen = home or os.environ.get("SPARK_HOME")
     if chosen:
         return Path(chosen)

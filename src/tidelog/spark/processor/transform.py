@@ -75,7 +75,7 @@ def transform(
     if isinstance(initial_state, str):
         access = StoreAccess(endpoint, encryption_key)
         origin = _origin(initial_state, operator, checkpoint, allow_non_restored_state, access)
-        types = {field.name: field.dataType.simpleString() for field in df.schema.fields}
+        types = dict(df.dtypes)
         stored_keys = KeyColumns(origin.operator, keys, tuple(types[name] for name in keys))
         initial = from_savepoint(df, origin, stored_keys, handle, time_mode)
     elif initial_state is not None:
@@ -123,13 +123,13 @@ def _checked(
     processor: Callable[[], StatefulProcessor],
 ) -> "DataFrame":
     """Rows of another system, for a class that takes them."""
-    types = {field.name: field.dataType.simpleString() for field in df.schema.fields}
-    theirs = {field.name: field.dataType.simpleString() for field in initial_state.schema.fields}
+    types = dict(df.dtypes)
+    initial_types = dict(initial_state.dtypes)
     for name in keys:
         require(
             f"key {name!r} of initial_state",
-            theirs.get(name),
-            theirs.get(name) == types[name],
+            initial_types.get(name),
+            initial_types.get(name) == types[name],
             f"a column of type {types[name]}, as df has it",
         )
     inherited = getattr(processor, "handleInitialState", None)
@@ -211,7 +211,7 @@ def _check_stream(df: "DataFrame", keys: tuple[str, ...], time_mode: str) -> Non
             found=repr(time_mode),
             action="pass one of them",
         )
-    types = {field.name: field.dataType.simpleString() for field in df.schema.fields}
+    types = dict(df.dtypes)
     if len(types) < len(df.columns):
         raise ConfigError(
             "columns of the data frame",
@@ -240,7 +240,7 @@ def _timed(df: "DataFrame", column: str, max_delay_ms: Length, time_mode: str) -
             found=repr(time_mode),
             action="pass that, or leave event_time out",
         )
-    types = {field.name: field.dataType.simpleString() for field in df.schema.fields}
+    types = dict(df.dtypes)
     if types.get(column) != "bigint":
         raise ConfigError(
             f"event_time={column!r}",

@@ -176,5 +176,4 @@ def where(batch: pa.RecordBatch, numbers: pa.Array, intervals: Intervals) -> pa.
         pc.and_(pc.greater_equal(wide, first), pc.less_equal(wide, last))
         for first, last in intervals.spans
     ]
-    none = pa.repeat(False, len(wide))
-    return batch.filter(reduce(pc.or_, spans, none))
+    return batch.filter(reduce(pc.or_, spans, pa.repeat(False, len(wide))))

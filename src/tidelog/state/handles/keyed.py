@@ -23,13 +23,7 @@ from tidelog.checkpoint.manifest import StateInfo
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.first_rows import FirstRows
 from tidelog.state.registry import POSITIONS
-from tidelog.state.schema.schema import (
-    Schema,
-    ValueCodec,
-    list_codec,
-    parse_schema,
-    value_codec,
-)
+from tidelog.state.schema.schema import Schema, ValueCodec, list_codec, parse_schema, value_codec
 from tidelog.state.ttl import Expired, TtlSweep, list_expired, value_expired
 from tidelog.table.port import Table
 

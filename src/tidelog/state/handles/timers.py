@@ -224,10 +224,7 @@ class UnflushedTimers:
         self.updates += 1
 
     def take_expired(self, limit_ms: int, count: int) -> list[tuple[int, bytes]]:
-        """Remove at most so many timers with time <= `limit_ms`, in the order of time.
-
-        The caller fires them before a barrier may pass.
-        """
+        """Remove at most so many timers up to `limit_ms`, to be fired before a barrier passes."""
         heap, expired, end = self._heap, list[tuple[int, bytes]](), (limit_ms + 1,)
         while heap and heap[0] < end and len(expired) < count:
             expired.append(heappop(heap))

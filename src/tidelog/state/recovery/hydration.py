@@ -104,9 +104,8 @@ class TableHydration:
         """Begin a fetch for what comes later; it ends with the process's hydration."""
         return self.parts.hydration.begin(fetch)
 
-    @property
-    def is_stalled(self) -> bool:
-        """Whether writers have to wait until the table is whole."""
+    def check_stall(self) -> bool:
+        """Whether writers have to wait until the table is whole; the progress counts it."""
         is_stalled = not self.is_whole and self.table.is_stalled()
         if is_stalled != self._was_stalled:
             self._was_stalled = is_stalled
@@ -222,7 +221,7 @@ class Hydration:
     def _make_placeholders(self, files: Sequence[PartialFile], size: int) -> None:
         with failures(self.directory):
             self.directory.mkdir(parents=True, exist_ok=True)
-        check_room(self.directory, size)
+        check_room(self.directory, size, [file.path for file in self._files.values()])
         for file in files:
             make_placeholder(file.path, file.object.size)
 

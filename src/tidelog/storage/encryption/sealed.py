@@ -97,9 +97,7 @@ def open_whole(sealed_bytes: bytes, key: StoreKey, identity: ObjectIdentity) -> 
 
 
 def stored_range(start: int, length: int | None) -> tuple[int, int | None]:
-    """Where the stored bytes that hold a range of content begin, after the header, and how many
-    they are; None: all to the end.
-    """
+    """Where a range's stored bytes begin after the header, and how many; None: all to the end."""
     first = start // CHUNK
     begin = HEADER + first * _STORED_CHUNK
     if length is None:

@@ -160,8 +160,7 @@ class _ChainKey(NamedTuple):
     last_key_group: int
     table: str
     savepoint_slot: Slot | None
-    """The slot of a canonical savepoint, whose log is separate from that of other checkpoints; None
-    for those."""
+    """The slot of a canonical savepoint, whose log is its own; None for other checkpoints."""
     before_end: bool
 
 

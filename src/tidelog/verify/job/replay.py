@@ -32,8 +32,7 @@ class PathBase:
     operator: str
     state: SubtaskState
     files: Mapping[str, str] = field(compare=False)
-    """The objects that hold the files of its materialization, by the files' names; they follow from
-    `state`."""
+    """The objects of its materialization's files, by the files' names; they follow from `state`."""
     key_groups: int
     states: tuple[StateInfo, ...]
     paths: tuple[RestorePath, ...] = ()

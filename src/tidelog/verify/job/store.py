@@ -13,7 +13,8 @@ from itertools import pairwise
 from tidelog.catalog.audit import inventory_findings
 from tidelog.catalog.inventory import Inventory, Slots, read_inventory, read_slots
 from tidelog.checkpoint.finding import Finding, Findings
-from tidelog.checkpoint.manifest import Checkpoint, Savepoint, is_canonical
+from tidelog.checkpoint.manifest import Checkpoint, is_canonical
+from tidelog.checkpoint.slots import named_checkpoints
 from tidelog.concurrency import Progress
 from tidelog.errors import RestoreError
 from tidelog.ids import SeqNo, Slot, SubtaskId
@@ -38,9 +39,7 @@ async def read_job(
     """The work on the chosen checkpoints for so many workers; raises as `verification.verify`."""
     inventory = await read_inventory(store, progress)
     slots = inventory.slots
-    names: dict[int, str | None] = {}
-    for slot, checkpoint in slots.checkpoints.items():
-        names[slot] = checkpoint.name if isinstance(checkpoint, Savepoint) else None
+    names = named_checkpoints(slots.checkpoints.values())
     # Of an unreadable slot it is not known whether it holds a checkpoint.
     names |= dict.fromkeys(slots.unreadable.keys() - _known_starts(inventory))
     if not names:

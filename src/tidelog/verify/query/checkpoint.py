@@ -116,10 +116,7 @@ async def _settle(
 
 
 def _retained(checkpoint: QueryCheckpoint, restart: Restart) -> range:
-    """The batches whose commits count; raises RestoreError when there is none.
-
-    Those between the oldest and the newest are all expected.
-    """
+    """The batches from the oldest to the newest committed one; raises RestoreError for none."""
     committed = checkpoint.committed
     oldest = min(checkpoint.offsets or committed, default=0)
     retained = range(oldest, max(committed, default=oldest - 1) + 1)

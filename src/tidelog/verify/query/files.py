@@ -88,10 +88,7 @@ class Changelogs:
         return f"{STATE}{self.directory}/{version[0]}_{version[1]}.changelog"
 
     async def read(self, version: Version) -> Changelog:
-        """A changelog, decoded.
-
-        Raises RestoreError when it is nowhere, and as `read_changelog`.
-        """
+        """A changelog, decoded; raises RestoreError when it is nowhere, and as `read_changelog`."""
         try:
             changelog = await self._read(version, self.where(version))
         except (*UNREADABLE, UnreadableCodecError) as error:

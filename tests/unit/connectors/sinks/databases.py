@@ -21,10 +21,7 @@ class Database:
     at: Any
 
     def sink(
-        self,
-        table: str = "words",
-        columns: Mapping[str, str] = COLUMNS,
-        key: Sequence[str] = (),
+        self, table: str = "words", columns: Mapping[str, str] = COLUMNS, key: Sequence[str] = ()
     ) -> Any:
         kind = SqliteSink if self.kind == "sqlite" else PostgresSink
         return kind(self.at, table, columns, key=key)

@@ -161,9 +161,7 @@ def test_an_older_start_finishes_what_a_retained_checkpoint_has_begun_to_append(
     assert output_lines(tmp_path) == ["a", "b", "c"]
 
 
-def test_half_a_line_of_a_checkpoint_that_is_no_more_is_in_no_complete_file(
-    tmp_path: Path,
-) -> None:
+def test_half_a_line_of_a_checkpoint_that_is_no_more_is_in_no_complete_file(tmp_path: Path) -> None:
     writer = opened(tmp_path)
     committed(writer, 1, "a")
     pre_committed(writer, 2, "b" * 3_000_000)

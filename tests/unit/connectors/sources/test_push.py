@@ -10,15 +10,7 @@ from tests.support.clock import VirtualClock
 from tests.support.pipelines import Outside
 from tests.support.pressure import pressed, run_pressed, slowly
 from tests.unit.runtime.ending.jobs import run_for
-from tidelog import (
-    Emitter,
-    ForeachSink,
-    Job,
-    JobConfig,
-    JobRunner,
-    PushSource,
-    UnalignedConfig,
-)
+from tidelog import Emitter, ForeachSink, Job, JobConfig, JobRunner, PushSource, UnalignedConfig
 from tidelog.effects import Effects
 from tidelog.storage.memory import MemoryStore
 

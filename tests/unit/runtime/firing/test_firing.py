@@ -28,11 +28,7 @@ from tests.unit.runtime.firing.jobs import (
 from tidelog.checkpoint.manifest import Checkpoint
 
 AT_ONCE = 1 << 20
-JOINS = {
-    "inner join": (),
-    "left join": ("left",),
-    "outer join": ("left", "right"),
-}
+JOINS = {"inner join": (), "left join": ("left",), "outer join": ("left", "right")}
 """And the sides whose records are emitted without a partner, too."""
 OTHERS = [kind for kind in KINDS if kind not in JOINS and kind != "newest row"]
 

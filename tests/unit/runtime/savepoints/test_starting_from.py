@@ -117,7 +117,7 @@ def test_a_name_that_no_savepoint_has_is_refused_before_anything_is_written() ->
     store, sink = MemoryStore(), Outside()
     stopped(store, "native", sink)
     before = dict(store._objects)
-    with pytest.raises(ObjectNotFoundError, match="expected one of halt"):
+    with pytest.raises(ObjectNotFoundError, match="savepoint halt; found none"):
         start(store, counting(sink), RestoreFrom("none"))
     assert store._objects == before
 

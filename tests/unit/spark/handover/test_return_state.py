@@ -57,11 +57,7 @@ def returned(
 
 def test_event_time_comes_back_by_key_group() -> None:
     description = OperatorDescription(
-        operator="f",
-        key_groups=8,
-        states=(),
-        watermark=10,
-        ahead=(AheadOfWatermark(3, 3, 80),),
+        operator="f", key_groups=8, states=(), watermark=10, ahead=(AheadOfWatermark(3, 3, 80),)
     )
     facts = {4: GroupFacts(95, 30), 5: GroupFacts(20, 30)}
     first, second = returned(description, facts)

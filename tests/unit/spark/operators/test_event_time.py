@@ -14,15 +14,7 @@ from msgspec import json
 from tests.spark.job.jobs import Clocked
 from tests.support.pipelines import run
 from tests.unit.spark.operators.simulated import Simulation
-from tidelog import (
-    FileSink,
-    Job,
-    JobConfig,
-    JsonLinesSource,
-    OutputTag,
-    Row,
-    Tumbling,
-)
+from tidelog import FileSink, Job, JobConfig, JsonLinesSource, OutputTag, Row, Tumbling
 from tidelog.spark.job.sources import FileReader
 from tidelog.spark.operators.input_times import latest_times
 from tidelog.spark.operators.layout import state_name

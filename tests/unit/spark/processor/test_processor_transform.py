@@ -18,12 +18,9 @@ from tidelog.spark.processor.transform import KEY_TYPES
 def frame(*again: str, streaming: bool = True) -> Any:
     """As much of a streaming data frame as the checks look at; anything else fails the test."""
     types = {"k": "string", "at": "bigint", "ts": "timestamp"}
-    fields = [
-        SimpleNamespace(name=name, dataType=SimpleNamespace(simpleString=lambda text=text: text))
-        for name, text in types.items()
-    ]
-    schema = SimpleNamespace(fields=fields)
-    return SimpleNamespace(isStreaming=streaming, schema=schema, columns=[*types, *again])
+    names = [*types, *again]
+    dtypes = [(name, types[name]) for name in names]
+    return SimpleNamespace(isStreaming=streaming, dtypes=dtypes, columns=names)
 
 
 def function(init: Callable[[Any], object]) -> type[StatefulProcessor]:

@@ -266,7 +266,7 @@ def test_a_slot_that_is_not_there_is_an_error(store: Path) -> None:
         read(store, view="changes", checkpoint=77)
     with pytest.raises(ObjectNotFoundError, match="option checkpoint"):
         read(store, view="state", checkpoint="77-99")
-    with pytest.raises(RestoreError, match="checkpoint 4"):
+    with pytest.raises(ObjectNotFoundError, match="checkpoint 4"):
         read(store, view="state", checkpoint=4)
 
 

@@ -266,11 +266,7 @@ class Mover:
         else:
             fate = "left out"
         Event.KAFKA_RECORDS_REFUSED.log(
-            logger,
-            records=len(self._left_out),
-            what=refusal.what,
-            error=refusal.why,
-            fate=fate,
+            logger, records=len(self._left_out), what=refusal.what, error=refusal.why, fate=fate
         )
 
     def _take_over(self) -> None:

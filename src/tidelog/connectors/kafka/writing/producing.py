@@ -34,24 +34,36 @@ _SOON_BACK: Final = {"reconnect.backoff.max.ms": 1_000}
 _PASSING: Final = (
     *("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "OFFSET_NOT_AVAILABLE", "_TRANSPORT"),
     *("REPLICA_NOT_AVAILABLE", "UNKNOWN_LEADER_EPOCH", "FENCED_LEADER_EPOCH", "_ALL_BROKERS_DOWN"),
+    *("_TIMED_OUT", "_RESOLVE"),
 )
 """What a cluster answers while a broker comes back."""
 _PAUSE_S: Final = 0.1
+_FIRST_S: Final = 3.0
+"""How long the first try waits for an answer; then the log has what is waited for."""
 LATE_S: Final = 5.0
 """How much longer the client may take than it was told."""
 
 
-def patiently(ask: Callable[[], T], what: str, cluster: Cluster) -> T:
-    """The answer of a call, asked again while a broker comes back; raises TidelogErrors."""
-    give_up = now() + PATIENCE_S
-    question = f"{what or 'a question'} in {cluster}"
-    while True:
-        try:
-            return bounded(question, PATIENCE_S + LATE_S, ask)
-        except client.library().KafkaException as error:
-            if error.args[0].name() not in _PASSING or now() > give_up:
-                raise client.translated(error.args[0], what, cluster) from error
-        hold_thread(_PAUSE_S)
+def patiently(ask: Callable[[float], T | None], what: str, cluster: Cluster) -> T | None:
+    """The answer of a call that takes so many seconds at most, asked again while a broker comes
+    back, and waited for longer each time; None: there was none. Raises TidelogErrors.
+    """
+
+    def answer() -> T | None:
+        give_up, limit_s = now() + PATIENCE_S - LATE_S, _FIRST_S
+        while True:
+            try:
+                found = ask(limit_s)
+            except client.library().KafkaException as error:
+                if error.args[0].name() not in _PASSING or now() > give_up:
+                    raise client.translated(error.args[0], what, cluster) from error
+                found = None
+            if found is not None or now() > give_up:
+                return found
+            hold_thread(_PAUSE_S)
+            limit_s = min(2 * limit_s, max(_FIRST_S, give_up - now()))
+
+    return bounded(f"{what} in {cluster}", PATIENCE_S, answer, say_s=_FIRST_S)
 
 
 def producer(cluster: Cluster, settings: dict[str, Any]) -> Any:

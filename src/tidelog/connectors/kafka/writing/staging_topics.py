@@ -170,7 +170,9 @@ class StagingTopics:
         consumer = self._connected()
         # Asked of the leader: a new one answers when it knows all that was acknowledged.
         marks = patiently(
-            lambda: consumer.get_watermark_offsets(position, timeout=PATIENCE_S), what, self.cluster
+            lambda limit_s: consumer.get_watermark_offsets(position, timeout=limit_s),
+            what,
+            self.cluster,
         )
         if marks is None:
             raise _unreachable(what)

@@ -30,7 +30,9 @@ class TopicAdmin:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self.client = cluster.admin()
+        self._trouble: Any = None
+        """The last error of a connection."""
+        self.client = cluster.admin({"error_cb": self._noticed})
         """Kept: what it was asked is forgotten with it."""
 
     def partitions(self, topic: str) -> int:
@@ -38,10 +40,25 @@ class TopicAdmin:
 
         Asks for all topics: asking for one may create it.
         """
-        ask = self.client.list_topics
-        metadata = patiently(lambda: ask(timeout=PATIENCE_S).topics, "", self._cluster).get(topic)
+        found = patiently(self._list, f"the look-up of topic {topic!r}", self._cluster)
+        metadata = None if found is None else found.get(topic)
         # Not its error: a topic without a leader is there.
         return 0 if metadata is None else len(metadata.partitions)
+
+    def _list(self, limit_s: float) -> Any:
+        """The topics; raises KafkaException with what a connection has met, if that is known."""
+        try:
+            return self.client.list_topics(timeout=limit_s).topics
+        except client.library().KafkaException as error:
+            self.client.poll(0)  # which logs what connections met, and calls `_noticed`
+            if self._trouble is None:
+                raise
+            raise client.library().KafkaException(self._trouble) from error
+
+    def _noticed(self, error: Any) -> None:
+        """In a poll: a connection failed."""
+        if error.code() != client.library().KafkaError._ALL_BROKERS_DOWN:
+            self._trouble = error
 
     def settings(self, topic: str) -> dict[str, str]:
         """The settings of a topic; empty where this user has no right to see them."""

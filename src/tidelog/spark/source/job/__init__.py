@@ -1,4 +1,1 @@
-"""The views of tidelog's own stores: slots, segments, tables.
-
-A module per view plans its parts and reads them.
-"""
+"""The views of tidelog's own stores: a module per view plans its parts and reads them."""

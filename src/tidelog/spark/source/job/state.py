@@ -30,7 +30,8 @@ from tidelog.checkpoint.manifest import (
     subtasks_of,
 )
 from tidelog.checkpoint.sizes import layer_bytes
-from tidelog.errors import ConfigError, ObjectNotFoundError
+from tidelog.checkpoint.slots import named_checkpoints, no_such_checkpoint
+from tidelog.errors import ConfigError
 from tidelog.ids import Slot
 from tidelog.spark.source.parts import (
     ROWS,
@@ -59,7 +60,7 @@ _encode = msgspec.json.Encoder().encode
 async def chosen(store: ObjectStore, request: ReadRequest) -> list[Checkpoint]:
     """The checkpoints that option checkpoint chose.
 
-    Raises as `find_checkpoint`, and ObjectNotFoundError when it chose none of those there are.
+    Raises as `find_checkpoint`, also when it chose none of several.
     """
     numbers = request.options.filter.of("checkpoint")
     if request.options.checkpoints == "latest":
@@ -69,13 +70,8 @@ async def chosen(store: ObjectStore, request: ReadRequest) -> list[Checkpoint]:
     retained = (await read_slots(store)).all_checkpoints()
     matching = [checkpoint for checkpoint in retained if checkpoint.slot in numbers]
     if not matching:
-        existing = ", ".join(str(checkpoint.slot) for checkpoint in retained)
-        raise ObjectNotFoundError(
-            f"option checkpoint, store {store.url}",
-            expected=f"numbers of checkpoints, such as {existing or 'none yet'}",
-            found="none of them",
-            action="choose a checkpoint that `tidelog checkpoints list URL` shows",
-        )
+        existing = named_checkpoints(retained)
+        raise no_such_checkpoint(f"option checkpoint, store {store.url}", existing)
     return matching
 
 
@@ -150,8 +146,8 @@ async def plan(store: ObjectStore, request: ReadRequest) -> Sequence[ReadPart]:
         if request.options.before_end and checkpoint.before_end:
             operators = checkpoint.before_end
         for operator, state in subtasks_of(operators):
-            wanted = accepts(operator=operator.id, subtask=state.index)
-            if wanted and any(_spans(request, state)):
+            passes = accepts(operator=operator.id, subtask=state.index)
+            if passes and any(_spans(request, state)):
                 parts.append(StatePart(checkpoint.slot, operator, state))
     return parts
 
