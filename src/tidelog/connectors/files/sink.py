@@ -9,6 +9,7 @@ import errno
 import logging
 import os
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -214,4 +215,4 @@ class FilesWriter(SinkWriter):
 
 
 def _parts(transactions: Iterable[bytes]) -> list[Part]:
-    return [part for parts in those_of(list[Part], transactions) for part in parts]
+    return list(chain.from_iterable(those_of(list[Part], transactions)))
