@@ -40,6 +40,10 @@ class SinkContext:
     """The transactions of all sinks in all retained checkpoints: the job may be started from any of
     these, so they stay. None: a checkpoint could not be read, so nothing may be removed.
     """
+    own_transactions: tuple[bytes, ...] = ()
+    """Those of `retained_transactions` that a sink of this name wrote. Others may look the same, as
+    files of one name in the directories of two sinks do.
+    """
     committed_transactions: Mapping[bytes, CheckpointId] = field(default_factory=dict)
     """Transactions of this sink that retained checkpoints before the restored one name and the
     restored one does not, each with the checkpoint of its pre-commit. All were committed before the

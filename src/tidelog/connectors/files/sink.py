@@ -8,7 +8,8 @@ ones in a file that grows, of all others in `part-*` files, which never change.
 import errno
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -112,11 +113,11 @@ class FilesWriter(SinkWriter):
         context = self._context
         if context.retained_transactions is not None:
             self._marks.check_complete()
-            parts: list[Part] = []
-            for named in those_of(list[Part], (*context.retained_transactions, *transactions)):
-                parts += named
-            for part in begun(self._directory, parts, context.may_abort):
+            own = _parts((*context.own_transactions, *transactions))
+            for part in begun(self._directory, own, context.may_abort):
                 publish(self._directory, part, verify=True)
+            # Also parts of other names' sinks: this one may have been renamed.
+            parts = [*_parts(context.retained_transactions), *own]
             remove_pending(self._directory, context.may_abort, {part.pending for part in parts})
             complete_all(self._directory, context.may_abort)
             self._marks.forget_all_but(parts)
@@ -211,3 +212,7 @@ class FilesWriter(SinkWriter):
             if (self._directory / name).exists():
                 raise taken(self._directory / name)
         return name
+
+
+def _parts(transactions: Iterable[bytes]) -> list[Part]:
+    return list(chain.from_iterable(those_of(list[Part], transactions)))

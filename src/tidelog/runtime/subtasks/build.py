@@ -56,6 +56,7 @@ class TaskBuilder:
         self._record_types = types_of(start.job.record_types)
         history, vertices = start.history, start.plan.vertices
         self._retained = None if history.damaged else transactions_of(history.checkpoints)
+        self._retained_by_sink = transactions_by_sink(history.checkpoints)
         self._settled = _settled(history.checkpoints, start.plan)
         buffers = _buffers(start.config, vertices)
         groups, share, exchange = start.config.key_groups, start.share, start.exchange
@@ -156,6 +157,7 @@ class TaskBuilder:
             self._start.author.generation,
             self._start.author.attempt,
             retained_transactions=self._retained,
+            own_transactions=tuple(self._retained_by_sink.get(node.id, ())),
             committed_transactions=self._settled.get(node.id, {}),
             is_new_job=self._start.plan.checkpoint is None,
             clock=self._start.effects.clock,
@@ -212,11 +214,11 @@ def _settled(
     restored = plan.checkpoint
     if restored is None or plan.resumption.origin is not None:
         return {}
-    open_then = set(transactions_of([restored]))
+    open_then = transactions_by_sink([restored])
     older = [checkpoint for checkpoint in checkpoints if checkpoint.slot < restored.slot]
     settled = transactions_by_sink(older)
-    for tokens in settled.values():
-        for token in tokens.keys() & open_then:
+    for sink, tokens in settled.items():
+        for token in tokens.keys() & open_then.get(sink, {}).keys():
             del tokens[token]
     return settled
 

@@ -136,7 +136,12 @@ class SinkWriters:
                 generation,
                 effects.token(),
                 retained,
-                committed,
+                own_transactions=tuple(
+                    batch.transactions[node.id]
+                    for batch in batches
+                    if node.id in batch.transactions
+                ),
+                committed_transactions=committed,
                 is_new_job=is_new and not batches and not last_start,
                 clock=effects.clock,
             )

@@ -36,6 +36,7 @@ def opened(
     known = replace(
         context(generation),
         retained_transactions=tuple(retained),
+        own_transactions=tuple(retained),
         clock=clock or VirtualClock(auto=False),
     )
     return FileSink(directory, "text", **settings).open(known)
