@@ -17,7 +17,7 @@ from tests.support import early_starts
 from tests.support.damage import flipped_at
 from tests.support.depth import more_in_depth
 from tests.support.early_starts import AFTER, BEFORE, Fed, durable, finish, read, started, until
-from tests.support.faults import Fault, FaultKind, SteerableStore
+from tests.support.faults import Fault, FaultKind, FaultyStore, SteerableStore
 from tests.support.jobs import contents
 from tests.support.pipelines import Outside
 from tests.unit.verify.stores import with_objects
@@ -202,6 +202,31 @@ def test_records_wait_for_a_store_that_is_away(held: Held, logged: Logged) -> No
             store.fail(Fault(FaultKind.FAIL, "get", TABLES))
             await until(lambda: bool(logged("tables_wait")))
             store.fail()
+            await until(lambda: read(runner) == 1000)
+            await durable(runner)
+        held.released.set()
+        await finish(store, sink)
+
+    asyncio.run(run())
+    check(sink)
+
+
+def test_what_records_wait_for_is_named_while_they_wait(
+    held: Held, logged: Logged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelog.state.recovery.parts._LONG_WAIT_S", 0.05)
+    objects, sink = restored()
+    store = SteerableStore(objects)
+
+    async def run() -> None:
+        async with started(store, sink, Fed(BEFORE + 1000)) as runner:
+            await until(lambda: read(runner) > 0)
+            store.fail(Fault(FaultKind.STALL, "get", TABLES))
+            await until(lambda: bool(logged("read_waited")))
+            assert read(runner) < 1000
+            assert logged("read_waited")[0]["object"].startswith(TABLES)
+            store.fail()
+            FaultyStore.release(store)
             await until(lambda: read(runner) == 1000)
             await durable(runner)
         held.released.set()

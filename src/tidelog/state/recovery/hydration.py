@@ -28,7 +28,7 @@ from tidelog.errors import CorruptObjectError, StoreUnreachableError
 from tidelog.events import Event
 from tidelog.state.recovery.arrivals import Arrivals
 from tidelog.state.recovery.partial_file import PartialFile
-from tidelog.state.recovery.parts import Call, Part, in_calls, read_call
+from tidelog.state.recovery.parts import Call, Part, in_calls, long_wait_logged, read_call
 from tidelog.state.recovery.progress import HydrationProgress, RestoreProgress
 from tidelog.storage.port import ObjectStore
 from tidelog.table.failures import failures
@@ -50,7 +50,6 @@ _MANY: Final = 5
 """... if no more than one of so many of a buffer is: else the link or the machine is slow."""
 _WAIT_LIMIT_S: Final = 120.0
 """A read waits no longer for a part: the store gives its requests up before."""
-_LONG_WAIT_S: Final = 1.0
 _RETRY_PAUSE_S: Final = 1.0
 
 Range = tuple[bytes, bytes]
@@ -267,10 +266,11 @@ class Hydration:
         self.arrivals.asked(Counter(part.file for part in parts))
         tasks = self._start(parts)
         late = set(tasks)
-        while late:
-            _, late = await asyncio.wait(late, timeout=_SLOW_S)
-            if late and len(late) * _MANY <= len(tasks) + _MANY:
-                self._hedge(late)
+        with long_wait_logged(parts):
+            while late:
+                _, late = await asyncio.wait(late, timeout=_SLOW_S)
+                if late and len(late) * _MANY <= len(tasks) + _MANY:
+                    self._hedge(late)
         for task in tasks:
             if not task.cancelled():
                 task.result()
@@ -300,13 +300,9 @@ class Hydration:
                 found=f"none in {_WAIT_LIMIT_S:g} s",
                 action="find out why the store does not answer, then restart the job",
             ) from cause
-        waited_s = now() - started
         progress.waits += 1
-        progress.waited_s += waited_s
+        progress.waited_s += now() - started
         progress.blocks += len(parts)
-        if waited_s > _LONG_WAIT_S:
-            name = parts[0].file.object.object
-            Event.READ_WAITED.log(logger, object=name, waited_s=waited_s)
 
     async def _read_apart(self, parts: Sequence[Part], ahead: int) -> None:
         """In the event loop aside."""
@@ -314,7 +310,8 @@ class Hydration:
             self._apart = self.store.apart(self._aside.effects)
         offload = self._aside.effects.offload
         calls = [read_call(call, self._apart, offload, ahead) for call in in_calls(parts)]
-        await together(calls, _CALLS_AT_ONCE)
+        with long_wait_logged(parts):
+            await together(calls, _CALLS_AT_ONCE)
 
     async def whole(self) -> None:
         """Return when all tables are whole."""

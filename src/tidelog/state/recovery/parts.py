@@ -4,21 +4,30 @@ A read misses hundreds of blocks at a time, in as many places. A call for each w
 processor longer than all that is done with the rows.
 """
 
-from collections.abc import Iterable, Sequence
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from tidelog.concurrency import to_end
 from tidelog.effects import Offload
 from tidelog.errors import ObjectNotFoundError
+from tidelog.events import Event
 from tidelog.state.recovery.partial_file import PartialFile
 from tidelog.storage.port import ObjectPart, ObjectStore
 from tidelog.table.holes import FilePart
+
+logger = logging.getLogger(__name__)
 
 _PARTS_IN_A_CALL: Final = 32
 """A call takes the time of its slowest request."""
 _GAP: Final = 16 << 10
 """Parts of a file that are no further apart are one request: so much passes the link in less time
 than a request takes the processor."""
+
+_LONG_WAIT_S: Final = 5.0
+"""What still waits then is named in the log."""
 
 
 class Part(NamedTuple):
@@ -66,6 +75,21 @@ async def read_call(call: Call, store: ObjectStore, offload: Offload, ahead: int
         contents = await _contents(spans, store)
         # In a thread of its own: those of the pool check the files that arrive.
         await to_end(offload.wait(_write, spans, contents))
+
+
+@contextmanager
+def long_wait_logged(parts: Sequence[Part]) -> Iterator[None]:
+    """Say what a read waits for while it still does."""
+    name = parts[0].file.object.object
+
+    def say() -> None:
+        Event.READ_WAITED.log(logger, object=name, waited_s=_LONG_WAIT_S)
+
+    timer = asyncio.get_running_loop().call_later(_LONG_WAIT_S, say)
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class _Span(NamedTuple):
