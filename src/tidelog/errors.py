@@ -16,7 +16,8 @@ from tidelog.credentials import masked
 
 OLDER_CHECKPOINT: Final = (
     "restore an older checkpoint (`tidelog inspect URL --deep` says which) with "
-    "`tidelog run ... --restore-checkpoint NUMBER`"
+    "`tidelog run ... --restore-checkpoint NUMBER`, in a loop of your own with "
+    "`tidelog clone URL@NUMBER NEWURL`"
 )
 """What to do where an object of a checkpoint is damaged or gone."""
 _SHOWN: Final = re.compile(
