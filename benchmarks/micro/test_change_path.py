@@ -132,6 +132,7 @@ class _Context:
 
     def __init__(self, backend: KeyedBackend) -> None:
         self.backend = backend
+        self.operator = "counts"
 
 
 def _emptied(backend: KeyedBackend) -> Callable[[], Any]:

@@ -172,7 +172,7 @@ REFUSED: list[tuple[Callable[[Database], object], type[Exception], str]] = [
     (lambda db: db.scan("total", after=[1]), StateSchemaError, "type list"),
     (lambda db: db.advance("t", object()), StateSchemaError, "position; .*builtins.object"),
     (lambda db: db.advance([1], 1), StateSchemaError, "partition .*type list"),
-    (lambda db: db.advance(object(), 1), StateSchemaError, "partition <object"),
+    (lambda db: db.advance(object(), 1), StateSchemaError, "partition an object"),
     (lambda db: db.key("a").absent, AttributeError, "total, seen, names.*'absent'"),
 ]
 
