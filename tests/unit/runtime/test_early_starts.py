@@ -5,7 +5,7 @@ import base64
 import copy
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -27,7 +27,7 @@ from tidelog.runtime.status.observe import status_of
 from tidelog.state.recovery.partial_file import PartialFile
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.object_names import TABLES
-from tidelog.storage.port import ObjectStore
+from tidelog.storage.port import ObjectPart, ObjectStore
 from tidelog.table.hydrating import HydratingTable
 
 Logged = Callable[[str], list[dict[str, Any]]]
@@ -39,6 +39,23 @@ class Held:
     def __init__(self) -> None:
         self.released = asyncio.Event()
         self.asked = 0
+
+
+class SlowParts(SteerableStore):
+    """The first three calls for some parts of objects get no answer."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner)
+        self.slow = frozenset[ObjectPart]()
+        self.asked = 0
+
+    async def get_parts(self, parts: Sequence[ObjectPart]) -> Sequence[bytes]:
+        self.slow = self.slow or frozenset(parts)
+        if self.slow == frozenset(parts):
+            self.asked += 1
+            if self.asked <= 3:
+                await asyncio.Event().wait()
+        return await super().get_parts(parts)
 
 
 @pytest.fixture
@@ -228,6 +245,22 @@ def test_what_records_wait_for_is_named_while_they_wait(
             store.fail()
             FaultyStore.release(store)
             await until(lambda: read(runner) == 1000)
+            await durable(runner)
+        held.released.set()
+        await finish(store, sink)
+
+    asyncio.run(run())
+    check(sink)
+
+
+def test_records_do_not_wait_for_requests_that_are_slow_three_times_in_a_row(held: Held) -> None:
+    objects, sink = restored()
+    store = SlowParts(objects)
+
+    async def run() -> None:
+        async with started(store, sink, Fed(BEFORE + 1000)) as runner:
+            await until(lambda: read(runner) == 1000)
+            assert store.asked == 4
             await durable(runner)
         held.released.set()
         await finish(store, sink)

@@ -45,9 +45,11 @@ _CHECKED_AT_ONCE: Final = 2
 _CALLS_AT_ONCE: Final = 64
 """Calls for parts of files that are under way at a time."""
 _SLOW_S: Final = 0.08
-"""A call that takes longer is made a second time, ..."""
+"""A call that takes longer is made again, and once more when so much time has passed, ..."""
 _MANY: Final = 5
 """... if no more than one of so many of a buffer is: else the link or the machine is slow."""
+_ATTEMPTS: Final = 4
+"""... so often at most: one of a thousand requests takes a second, and a call has some."""
 _WAIT_LIMIT_S: Final = 120.0
 """A read waits no longer for a part: the store gives its requests up before."""
 _RETRY_PAUSE_S: Final = 1.0
@@ -163,8 +165,8 @@ class Hydration:
     _numbers: "count[int]" = field(default_factory=count)
     _fetching: dict[Part, "asyncio.Task[None]"] = field(default_factory=dict)
     """The calls under way, by each of their parts."""
-    _hedged: "set[asyncio.Task[None]]" = field(default_factory=set)
-    """Those of the calls that were made a second time."""
+    _attempts: "Counter[asyncio.Task[None]]" = field(default_factory=Counter)
+    """How often each of the calls was made again."""
     _tasks: SharedTasks = field(default_factory=SharedTasks)
     _permits: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_CALLS_AT_ONCE))
     _aside: Aside = field(init=False)
@@ -252,9 +254,10 @@ class Hydration:
             tasks[task] = None
         return list(tasks)
 
-    def _fetched(self, call: Call, _: "asyncio.Task[None]") -> None:
+    def _fetched(self, call: Call, task: "asyncio.Task[None]") -> None:
         for part in call:
             self._fetching.pop(part, None)
+        del self._attempts[task]
 
     def begin(self, fetch: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         return self._tasks.start(fetch)
@@ -279,11 +282,10 @@ class Hydration:
         """Make slow calls once more: of hundreds of requests some are, and all wait for them."""
         calls: dict[asyncio.Task[None], list[Part]] = {}
         for part, task in self._fetching.items():
-            if task in late and task not in self._hedged:
+            if task in late and self._attempts[task] + 1 < _ATTEMPTS:
                 calls.setdefault(task, []).append(part)
         for first, call in calls.items():
-            self._hedged.add(first)
-            first.add_done_callback(self._hedged.discard)
+            self._attempts[first] += 1
             second = self._tasks.start(read_call(call, self.store, self.effects.offload))
             second.add_done_callback(partial(_answered, first))
 
