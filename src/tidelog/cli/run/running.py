@@ -154,7 +154,10 @@ async def run_job(
 
     def stop() -> None:
         reporter.stopping()
-        running.cancel()
+        incarnation = runner.incarnation
+        # A job whose last savepoint is stored ends by itself, in order.
+        if incarnation is None or incarnation.driver.savepoints.stopped is None:
+            running.cancel()
 
     _on_signals(stop)
     outcome: Outcome
