@@ -46,7 +46,8 @@ class LiveObjects(Generic[T]):
         self._objects.pop(each, None)
 
     def __iter__(self) -> Iterator[T]:
-        """Those that exist now: `keyrefs` copies in one step."""
+        """The objects that exist now."""
+        # `keyrefs` copies without giving way to other threads.
         return (each for ref in self._objects.keyrefs() if (each := ref()) is not None)
 
 

@@ -10,31 +10,28 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from tidelog.concurrency import LiveObjects
 
 T = TypeVar("T")
 
 
-class LockedObjects(Generic[T]):
+class LockedObjects(LiveObjects[T]):
     """The objects of one class that exist in this process, each with a lock of its own."""
 
     def __init__(self, lock_of: Callable[[T], Any], begin_anew: Callable[[T], None]) -> None:
         """`begin_anew` is called with each object in the child."""
+        super().__init__()
         self._lock_of, self._begin_anew = lock_of, begin_anew
-        self._objects = LiveObjects[T]()
         self._forking = threading.local()
         os.register_at_fork(
             before=self._acquire, after_in_parent=self._release, after_in_child=self._begin_all_anew
         )
 
-    def add(self, each: T) -> None:
-        self._objects.add(each)
-
     def _acquire(self) -> None:
         self._forking.held = held = ExitStack()
-        for each in self._objects:
+        for each in self:
             held.enter_context(self._lock_of(each))
 
     def _release(self) -> None:
@@ -42,5 +39,5 @@ class LockedObjects(Generic[T]):
 
     def _begin_all_anew(self) -> None:
         self._release()
-        for each in self._objects:
+        for each in self:
             self._begin_anew(each)

@@ -191,6 +191,7 @@ class SteerableStore(FaultyStore):
         self.held.setdefault(prefix, asyncio.Event())
 
     def release(self) -> None:
+        super().release()
         for event in self.held.values():
             event.set()
         self.held = {}

@@ -295,7 +295,7 @@ def object_violations(needs: Iterable[Need], sizes: Mapping[str, int]) -> list[F
 def lost_objects(
     names: Iterable[str], sizes: Mapping[str, int], expected: Mapping[str, int]
 ) -> set[str]:
-    """Those of the objects that are not stored, or have fewer bytes than is known of them."""
+    """The names of objects that the store does not have, or has with fewer bytes than expected."""
     return {name for name in names if sizes.get(name, -1) < expected.get(name, 0)}
 
 

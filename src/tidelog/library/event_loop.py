@@ -109,7 +109,7 @@ class LoopLock:
 
 
 _locks: Final[LockedObjects[LoopLock]] = LockedObjects(lambda each: each.lock, LoopLock.begin_anew)
-"""Those of all databases and views that this process has open."""
+"""The locks of all databases and views that this process has open."""
 
 
 class _Selector(selectors.DefaultSelector):

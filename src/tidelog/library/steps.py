@@ -41,7 +41,7 @@ _LONG_WAIT: Final = 300
 _BLOCKED: Final = "the end of a step, or its table to be whole"
 
 _all_steps: "Final[LiveObjects[Steps]]" = LiveObjects()
-"""Those of all databases that this process has open."""
+"""The steps of all databases that this process has open."""
 
 
 class StepOwner:

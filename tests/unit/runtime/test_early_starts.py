@@ -5,7 +5,7 @@ import base64
 import copy
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ from tests.support import early_starts
 from tests.support.damage import flipped_at
 from tests.support.depth import more_in_depth
 from tests.support.early_starts import AFTER, BEFORE, Fed, durable, finish, read, started, until
-from tests.support.faults import Fault, FaultKind, FaultyStore, SteerableStore
+from tests.support.faults import Fault, FaultKind, SteerableStore
 from tests.support.jobs import contents
 from tests.support.pipelines import Outside
 from tests.unit.verify.stores import with_objects
@@ -209,16 +209,16 @@ def test_damage_is_never_a_wrong_result(seed: int, held: Held) -> None:
     assert set(output.records) <= early_starts.expected()
 
 
-def test_records_wait_for_a_store_that_is_away(held: Held, logged: Logged) -> None:
-    objects, sink = restored()
-    store = SteerableStore(objects)
+def check_while_held(
+    held: Held, store: ObjectStore, sink: Outside, meanwhile: Callable[[JobRunner], Awaitable[None]]
+) -> None:
+    """A job handles 1,000 records before a whole file arrives, whatever happens meanwhile, and the
+    rest in a later run.
+    """
 
     async def run() -> None:
         async with started(store, sink, Fed(BEFORE + 1000)) as runner:
-            await until(lambda: read(runner) > 0)
-            store.fail(Fault(FaultKind.FAIL, "get", TABLES))
-            await until(lambda: bool(logged("tables_wait")))
-            store.fail()
+            await meanwhile(runner)
             await until(lambda: read(runner) == 1000)
             await durable(runner)
         held.released.set()
@@ -226,6 +226,19 @@ def test_records_wait_for_a_store_that_is_away(held: Held, logged: Logged) -> No
 
     asyncio.run(run())
     check(sink)
+
+
+def test_records_wait_for_a_store_that_is_away(held: Held, logged: Logged) -> None:
+    objects, sink = restored()
+    store = SteerableStore(objects)
+
+    async def go_away(runner: JobRunner) -> None:
+        await until(lambda: read(runner) > 0)
+        store.fail(Fault(FaultKind.FAIL, "get", TABLES))
+        await until(lambda: bool(logged("tables_wait")))
+        store.fail()
+
+    check_while_held(held, store, sink, go_away)
 
 
 def test_what_records_wait_for_is_named_while_they_wait(
@@ -235,38 +248,27 @@ def test_what_records_wait_for_is_named_while_they_wait(
     objects, sink = restored()
     store = SteerableStore(objects)
 
-    async def run() -> None:
-        async with started(store, sink, Fed(BEFORE + 1000)) as runner:
-            await until(lambda: read(runner) > 0)
-            store.fail(Fault(FaultKind.STALL, "get", TABLES))
-            await until(lambda: bool(logged("read_waited")))
-            assert read(runner) < 1000
-            assert logged("read_waited")[0]["object"].startswith(TABLES)
-            store.fail()
-            FaultyStore.release(store)
-            await until(lambda: read(runner) == 1000)
-            await durable(runner)
-        held.released.set()
-        await finish(store, sink)
+    async def be_silent(runner: JobRunner) -> None:
+        await until(lambda: read(runner) > 0)
+        store.fail(Fault(FaultKind.STALL, "get", TABLES))
+        await until(lambda: bool(logged("read_waited")))
+        assert read(runner) < 1000
+        assert logged("read_waited")[0]["object"].startswith(TABLES)
+        store.fail()
+        store.release()
 
-    asyncio.run(run())
-    check(sink)
+    check_while_held(held, store, sink, be_silent)
 
 
 def test_records_do_not_wait_for_requests_that_are_slow_three_times_in_a_row(held: Held) -> None:
     objects, sink = restored()
     store = SlowParts(objects)
 
-    async def run() -> None:
-        async with started(store, sink, Fed(BEFORE + 1000)) as runner:
-            await until(lambda: read(runner) == 1000)
-            assert store.asked == 4
-            await durable(runner)
-        held.released.set()
-        await finish(store, sink)
+    async def look(runner: JobRunner) -> None:
+        await until(lambda: read(runner) == 1000)
+        assert store.asked == 4
 
-    asyncio.run(run())
-    check(sink)
+    check_while_held(held, store, sink, look)
 
 
 def test_writers_wait_when_many_files_cannot_be_compacted_and_checkpoints_do_not(

@@ -48,7 +48,9 @@ _NOW_S: Final = 3.0
 
 
 def _signals() -> list[signal.Signals]:
-    """Those that stop a job in order. A closed terminal sends SIGHUP, which `nohup` ignores."""
+    """The signals that stop a job in order. A closed terminal sends SIGHUP; a job that `nohup` runs
+    ignores it.
+    """
     hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
     return [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hangs_up else [])]
 

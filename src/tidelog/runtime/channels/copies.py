@@ -42,7 +42,9 @@ def copies_of(values: list[Any]) -> list[Any]:
 
 
 def unchanging(values: Iterable[Any]) -> bool:
-    """Whether values are immutable: scalars, enums, and frozen containers and classes of these."""
+    """Whether values are immutable: scalars, members of enums, and tuples, rows, frozen sets,
+    dataclasses and structs of these.
+    """
     kinds = set(filterfalse(_is_fixed, set(map(type, values)) - _UNCHANGING))
     if not kinds:
         return True

@@ -71,7 +71,7 @@ class CompletedCheckpoint(msgspec.Struct, frozen=True):
     savepoint: str | None
     """Name of the savepoint that it is."""
     canonical: bool
-    """It is a canonical savepoint: its segments hold all rows, and no changes."""
+    """Whether the checkpoint is a canonical savepoint, whose segments hold all rows."""
     new_tables: tuple[NewTable, ...]
 
 

@@ -48,7 +48,7 @@ _SLOW_S: Final = 0.08
 """A call that takes longer is made again, and once more when so much time has passed, ..."""
 _MANY: Final = 5
 """... if no more than one of so many of a buffer is: else the link or the machine is slow."""
-_ATTEMPTS: Final = 4
+_TIMES_AGAIN: Final = 3
 """... so often at most: one of a thousand requests takes a second, and a call has some."""
 _WAIT_LIMIT_S: Final = 120.0
 """A read waits no longer for a part: the store gives its requests up before."""
@@ -165,7 +165,7 @@ class Hydration:
     _numbers: "count[int]" = field(default_factory=count)
     _fetching: dict[Part, "asyncio.Task[None]"] = field(default_factory=dict)
     """The calls under way, by each of their parts."""
-    _attempts: "Counter[asyncio.Task[None]]" = field(default_factory=Counter)
+    _times_again: "Counter[asyncio.Task[None]]" = field(default_factory=Counter)
     """How often each of the calls was made again."""
     _tasks: SharedTasks = field(default_factory=SharedTasks)
     _permits: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_CALLS_AT_ONCE))
@@ -257,7 +257,7 @@ class Hydration:
     def _fetched(self, call: Call, task: "asyncio.Task[None]") -> None:
         for part in call:
             self._fetching.pop(part, None)
-        del self._attempts[task]
+        del self._times_again[task]
 
     def begin(self, fetch: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         return self._tasks.start(fetch)
@@ -282,10 +282,10 @@ class Hydration:
         """Make slow calls once more: of hundreds of requests some are, and all wait for them."""
         calls: dict[asyncio.Task[None], list[Part]] = {}
         for part, task in self._fetching.items():
-            if task in late and self._attempts[task] + 1 < _ATTEMPTS:
+            if task in late and self._times_again[task] < _TIMES_AGAIN:
                 calls.setdefault(task, []).append(part)
         for first, call in calls.items():
-            self._attempts[first] += 1
+            self._times_again[first] += 1
             second = self._tasks.start(read_call(call, self.store, self.effects.offload))
             second.add_done_callback(partial(_answered, first))
 
