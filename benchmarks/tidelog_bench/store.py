@@ -17,15 +17,18 @@ for which nothing was found, is taken as PUT.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple
+from itertools import compress
+from typing import Any, Final, NamedTuple, TypeVar
 
 from tidelog.cost.model.usage import DAY_S, MONTH_S
 from tidelog.cost.prices import built_in_books
 from tidelog.effects import Clock, Effects, loop_thread
 from tidelog.storage.port import ObjectInfo, ObjectPart, ObjectStore
+
+T = TypeVar("T")
 
 _MASK: Final = (1 << 64) - 1
 SHARES: Final = (0.0, 0.5, 0.9, 0.99, 0.999, 1.0)
@@ -252,20 +255,40 @@ class ModelledStore:
         await self._write(self._inner.create, name, data)
 
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        await self._request(Kind.GET)
+        return await self._away(self._get(name, start, length))
+
+    async def _get(self, name: str, start: int, length: int | None) -> bytes:
+        (latency_s,) = self._latencies_s(Kind.GET, 1)
+        await self._waited(latency_s, 0)
         data = await self._inner.get(name, start, length)
-        self.downloaded_bytes += len(data)
-        await self._wait(0.0, len(data))
+        await self._transferred(len(data))
         return data
 
-    async def get_parts(self, parts: Sequence[ObjectPart]) -> Sequence[bytes]:
-        """A request for each, side by side: all are here with the last of them."""
-        await self._request(Kind.GET, count=len(parts))
-        contents = await self._inner.get_parts(parts)
-        size = sum(map(len, contents))
+    async def get_parts(
+        self, parts: Sequence[ObjectPart], patience_s: float | None = None
+    ) -> Sequence[bytes | None]:
+        """A request for each, side by side: all are here with the last of them, or after the
+        patience.
+        """
+        return await self._away(self._get_parts(parts, patience_s))
+
+    async def _get_parts(
+        self, parts: Sequence[ObjectPart], patience_s: float | None
+    ) -> Sequence[bytes | None]:
+        latencies_s = self._latencies_s(Kind.GET, len(parts))
+        slowest_s = max(latencies_s)
+        limit_s = slowest_s if patience_s is None else patience_s
+        await self._waited(min(limit_s, slowest_s), 0)
+        answered = [latency_s <= limit_s for latency_s in latencies_s]
+        found = list(compress(parts, answered))
+        contents = iter(await self._inner.get_parts(found) if found else ())
+        answers = [next(contents) if here else None for here in answered]
+        await self._transferred(sum([len(answer) for answer in answers if answer is not None]))
+        return answers
+
+    async def _transferred(self, size: int) -> None:
         self.downloaded_bytes += size
-        await self._wait(0.0, size)
-        return contents
+        await self._bandwidth.transfer(size)
 
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
         """Names in ascending order, a request per thousand."""
@@ -303,22 +326,26 @@ class ModelledStore:
         self._store(size - self.stored.get(name, 0))
         self.stored[name] = size
 
-    async def _request(self, kind: Kind, size: int = 0, count: int = 1) -> None:
+    async def _request(self, kind: Kind, size: int = 0) -> None:
+        (latency_s,) = self._latencies_s(kind, 1)
+        await self._away(self._waited(latency_s, size))
+
+    def _latencies_s(self, kind: Kind, count: int) -> Sequence[float]:
+        """Of so many requests, which are counted."""
         first = self.requests[kind]
         self.requests[kind] = first + count
-        latencies_s = [self.profile.latency_s(kind, first + number) for number in range(count)]
-        await self._wait(max(latencies_s), size)
-
-    async def _wait(self, latency_s: float, size: int) -> None:
-        waiting = self._waited(latency_s, size)
-        if self._loop is None:
-            return await waiting
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(waiting, self._loop))
+        return [self.profile.latency_s(kind, first + number) for number in range(count)]
 
     async def _waited(self, latency_s: float, size: int) -> None:
         if latency_s:
             await self._clock.sleep(latency_s)
         await self._bandwidth.transfer(size)
+
+    async def _away(self, work: Coroutine[Any, Any, T]) -> T:
+        """In the event loop of its own, if it has one."""
+        if self._loop is None:
+            return await work
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     def _store(self, change: int) -> None:
         now = self._clock.monotonic()

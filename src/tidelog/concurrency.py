@@ -66,6 +66,19 @@ async def together(work: Iterable[Coroutine[Any, Any, T]], at_once: int | None =
         raise
 
 
+async def in_time(work: Iterable[Coroutine[Any, Any, T]], seconds: float | None) -> list[T | None]:
+    """The results of all coroutines, in their order; None for what has not ended after so many
+    seconds, and is cancelled. Raises the first error of any.
+    """
+    running = list(map(asyncio.ensure_future, work))
+    try:
+        if running:
+            await asyncio.wait(running, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
+        return [task.result() if task.done() else None for task in running]
+    finally:
+        await discard(running)
+
+
 async def discard(tasks: Iterable[asyncio.Future[Any]]) -> None:
     """Cancel what still runs of these, and wait until it has ended, with or without an error."""
     pending = list(tasks)

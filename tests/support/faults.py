@@ -76,8 +76,10 @@ class ForwardingStore:
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         return await self._call("get", name, partial(self.inner.get, name, start, length))
 
-    async def get_parts(self, parts: Sequence[ObjectPart]) -> Sequence[bytes]:
-        return await get_each(self, parts)
+    async def get_parts(
+        self, parts: Sequence[ObjectPart], patience_s: float | None = None
+    ) -> Sequence[bytes | None]:
+        return await get_each(self, parts, patience_s)
 
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
         """Names in ascending order, all of them read at once."""

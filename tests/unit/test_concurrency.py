@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tidelog import ForeachSink, IterableSource, Job, JobRunner, open_store
-from tidelog.concurrency import LiveObjects, SharedTasks, answer_of, together
+from tidelog.concurrency import LiveObjects, SharedTasks, answer_of, in_time, together
 from tidelog.effects import ThreadOffload
 
 
@@ -53,6 +53,30 @@ async def test_when_one_fails_all_others_have_ended_before_its_error_is_raised()
     assert len(begun) < 6
     assert sorted(ended) == sorted(begun)
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_what_has_not_ended_in_time_is_cancelled_and_has_no_result() -> None:
+    ended = asyncio.Event()
+
+    async def long() -> int:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return 0
+
+    async def short(number: int) -> int:
+        return number
+
+    async def bad() -> int:
+        raise ValueError("bad")
+
+    assert await in_time([short(1), long(), short(3)], 0.01) == [1, None, 3]
+    assert ended.is_set()
+    assert await in_time([short(1), short(2)], None) == [1, 2]
+    assert await in_time([], 0.01) == []
+    with pytest.raises(ValueError, match="bad"):
+        await in_time([long(), bad()], None)
 
 
 async def test_a_shared_task_goes_on_for_the_others_when_one_gives_up() -> None:

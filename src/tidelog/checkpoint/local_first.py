@@ -126,13 +126,16 @@ class LocalFirstStore:
             await self._keep_content(name, data)
         return data
 
-    async def get_parts(self, parts: Sequence[ObjectPart]) -> Sequence[bytes]:
+    async def get_parts(
+        self, parts: Sequence[ObjectPart], patience_s: float | None = None
+    ) -> Sequence[bytes | None]:
         """From the copies one by one; in one call where there is none."""
         if any(part.name in self._copies or part.name in self._shared for part in parts):
-            return await get_each(self, parts)
-        contents = await self._inner.get_parts(parts)
-        self._metrics.fetched += len(contents)
-        self._metrics.fetched_bytes += sum(map(len, contents))
+            return await get_each(self, parts, patience_s)
+        contents = await self._inner.get_parts(parts, patience_s)
+        sizes = [len(content) for content in contents if content is not None]
+        self._metrics.fetched += len(sizes)
+        self._metrics.fetched_bytes += sum(sizes)
         return contents
 
     async def _is_table_file(self, name: str, start: int, data: bytes) -> bool:

@@ -77,14 +77,16 @@ class LocalStore(PlainStore):
         size = -1 if length is None else length
         return await self._read(name, local_files.read, start, size)
 
-    async def get_parts(self, parts: Sequence[ObjectPart]) -> Sequence[bytes]:
-        """All of them in one thread."""
+    async def get_parts(
+        self, parts: Sequence[ObjectPart], patience_s: float | None = None
+    ) -> Sequence[bytes | None]:
+        """All of them in one thread, however long it takes."""
         try:
             return await self._effects.offload.run(self._read_parts, parts)
         except OSError as error:
             if error.errno not in _ABSENT:
                 raise self._translated(error, parts[0].name) from error
-        return await super().get_parts(parts)  # which says what is absent
+        return await super().get_parts(parts, patience_s)  # which says what is absent
 
     def _read_parts(self, parts: Sequence[ObjectPart]) -> Sequence[bytes]:
         return [local_files.read_part(self._path(name), start, size) for name, start, size in parts]

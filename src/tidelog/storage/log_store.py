@@ -90,11 +90,13 @@ class StoreWithLog:
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         return await (await self._holder(name)).get(name, start, length)
 
-    async def get_parts(self, parts: Sequence[ObjectPart]) -> Sequence[bytes]:
+    async def get_parts(
+        self, parts: Sequence[ObjectPart], patience_s: float | None = None
+    ) -> Sequence[bytes | None]:
         """All parts in one call, unless one is of the log: each object of the log is looked for."""
         if any(part.name.startswith(SEGMENTS) for part in parts):
-            return await get_each(self, parts)
-        return await self._main.get_parts(parts)
+            return await get_each(self, parts, patience_s)
+        return await self._main.get_parts(parts, patience_s)
 
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
         concerned = prefix.startswith(SEGMENTS) or SEGMENTS.startswith(prefix)

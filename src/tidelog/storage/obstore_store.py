@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 import obstore
 
-from tidelog.concurrency import together
+from tidelog.concurrency import in_time
 from tidelog.effects import Effects, ThreadOffload
 from tidelog.errors import ObjectNotFoundError, TidelogError, require
 from tidelog.storage import errors
@@ -33,7 +33,7 @@ _SILENCE: Final = timedelta(minutes=1)
 _PART: Final = 16 * 2**20
 _PARTS_AT_ONCE: Final = 4
 _PAGE: Final = 1000
-_THREADS: Final = 64
+_THREADS: Final = 256
 """As many requests can be under way."""
 _REFUSED: Final = re.compile(
     r"status code: (\d{3}) ?([^:\n]*)(?:: ?(.*?))?(?:\n\s*\n+Debug source|$)", re.DOTALL
@@ -92,16 +92,18 @@ class ObstoreStore(PlainStore):
         except errors.EmptyRangeError:
             return b""
 
-    async def get_parts(self, parts: Sequence[ObjectPart]) -> Sequence[bytes]:
+    async def get_parts(
+        self, parts: Sequence[ObjectPart], patience_s: float | None = None
+    ) -> Sequence[bytes | None]:
         """A thread for each object, whose parts the library asks for side by side."""
         objects: dict[str, list[ObjectPart]] = defaultdict(list)
         for part in parts:
             objects[part.name].append(part)
-        answers = await together([self._parts_of_one(*item) for item in objects.items()])
+        asked = [self._parts_of_one(*item) for item in objects.items()]
         contents: dict[ObjectPart, bytes] = {}
-        for answer in answers:
-            contents |= answer
-        return [contents[part] for part in parts]
+        for answer in await in_time(asked, patience_s):
+            contents |= answer or {}
+        return [contents.get(part) for part in parts]
 
     async def _parts_of_one(
         self, name: str, parts: Sequence[ObjectPart]

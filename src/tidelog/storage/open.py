@@ -282,9 +282,11 @@ class StoreBelow(PlainStore):
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         return await self._parent.get(self._path + name, start, length)
 
-    async def get_parts(self, parts: Sequence[ObjectPart]) -> Sequence[bytes]:
+    async def get_parts(
+        self, parts: Sequence[ObjectPart], patience_s: float | None = None
+    ) -> Sequence[bytes | None]:
         below = [part._replace(name=self._path + part.name) for part in parts]
-        return await self._parent.get_parts(below)
+        return await self._parent.get_parts(below, patience_s)
 
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
         after = self._path + start_after if start_after else ""

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple, Protocol, cast
 
 import msgspec
 
-from tidelog.concurrency import together
+from tidelog.concurrency import in_time
 from tidelog.effects import Effects
 from tidelog.errors import ObjectExistsError, ObjectNotFoundError
 
@@ -125,8 +125,13 @@ class ObjectStore(Protocol):
         """
         ...
 
-    async def get_parts(self, parts: Sequence[ObjectPart]) -> "Sequence[bytes]":
-        """Parts of objects, asked for side by side: what `get` returns for each, for less work."""
+    async def get_parts(
+        self, parts: Sequence[ObjectPart], patience_s: float | None = None
+    ) -> "Sequence[bytes | None]":
+        """Parts of objects, asked for side by side: what `get` returns for each, for less work.
+
+        None for each that has not come after `patience_s` seconds: it is asked for no more.
+        """
         ...
 
     def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
@@ -164,17 +169,21 @@ class PlainStore:
         """Itself: most answer in any event loop."""
         return cast(ObjectStore, self)
 
-    async def get_parts(self, parts: Sequence[ObjectPart]) -> Sequence[bytes]:
+    async def get_parts(
+        self, parts: Sequence[ObjectPart], patience_s: float | None = None
+    ) -> Sequence[bytes | None]:
         """A request for each."""
-        return await get_each(cast(ObjectStore, self), parts)
+        return await get_each(cast(ObjectStore, self), parts, patience_s)
 
     async def close(self) -> None:
         """Nothing to release."""
 
 
-async def get_each(store: ObjectStore, parts: Sequence[ObjectPart]) -> Sequence[bytes]:
+async def get_each(
+    store: ObjectStore, parts: Sequence[ObjectPart], patience_s: float | None = None
+) -> Sequence[bytes | None]:
     """Parts of objects, each by a call of `get`, side by side."""
-    return await together([store.get(*part) for part in parts])
+    return await in_time([store.get(*part) for part in parts], patience_s)
 
 
 async def create_once(store: ObjectStore, name: str, data: bytes) -> None:

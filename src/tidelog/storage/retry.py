@@ -108,12 +108,16 @@ class RetryingStore:
         self.request_metrics.bytes_read += len(data)
         return data
 
-    async def get_parts(self, parts: Sequence[ObjectPart]) -> Sequence[bytes]:
+    async def get_parts(
+        self, parts: Sequence[ObjectPart], patience_s: float | None = None
+    ) -> Sequence[bytes | None]:
         """All of them again, if one is not answered."""
         size = sum([part.length for part in parts])
         request = _Request(self.request_metrics.get, parts[0].name, size, count=len(parts))
-        contents = await self._call(request, partial(self._inner.get_parts, parts))
-        self.request_metrics.bytes_read += sum(map(len, contents))
+        contents = await self._call(request, partial(self._inner.get_parts, parts, patience_s))
+        self.request_metrics.bytes_read += sum(
+            [len(content) for content in contents if content is not None]
+        )
         return contents
 
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:

@@ -123,6 +123,7 @@ class StoreConformance:
             for count in range(1, len(parts) + 1):
                 contents = await store.get_parts(parts[:count])
                 assert list(contents) == [b"cde", b"89", b"a", b"0123"][:count]
+                assert list(await store.get_parts(parts[:count], 60.0)) == list(contents)
             with pytest.raises(ObjectNotFoundError, match="absent"):
                 await store.get_parts([*parts, ObjectPart("absent", 0, 1)])
 

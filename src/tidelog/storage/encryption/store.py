@@ -87,9 +87,11 @@ class EncryptedStore:
             return b""
         return await self._range(name, start, length)
 
-    async def get_parts(self, parts: Sequence[ObjectPart]) -> Sequence[bytes]:
+    async def get_parts(
+        self, parts: Sequence[ObjectPart], patience_s: float | None = None
+    ) -> Sequence[bytes | None]:
         """Each by itself, for it is opened by the header of its object."""
-        return await get_each(self, parts)
+        return await get_each(self, parts, patience_s)
 
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
         await self._readable()

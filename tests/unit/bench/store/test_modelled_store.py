@@ -74,6 +74,22 @@ def test_parts_of_objects_are_a_request_each_and_take_as_long_as_the_slowest() -
     run(PROFILE, scenario)
 
 
+def test_parts_that_are_late_are_not_waited_for() -> None:
+    async def scenario(store: ModelledStore, clock: VirtualClock) -> None:
+        await store.put("a", bytes(MB))
+        began = clock.monotonic()
+        latencies_s = [PROFILE.latency_s(Kind.GET, number) for number in range(5)]
+        patience_s = sorted(latencies_s)[2]
+        parts = [ObjectPart("a", start, 1000) for start in range(5)]
+        contents = await store.get_parts(parts, patience_s)
+        here = [content is not None for content in contents]
+        assert here == [latency_s <= patience_s for latency_s in latencies_s]
+        assert clock.monotonic() - began == pytest.approx(patience_s + 3000 / 50e6)
+        assert store.downloaded_bytes == 3000
+
+    run(PROFILE, scenario)
+
+
 def test_transfers_at_once_share_the_link_chunk_by_chunk() -> None:
     async def scenario(store: ModelledStore, clock: VirtualClock) -> None:
         transfers = (finished_at(store, clock, f"{i}", 5 * MB) for i in range(4))
