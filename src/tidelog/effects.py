@@ -12,7 +12,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -238,9 +238,7 @@ def loop_thread(
     around: AbstractContextManager[object] | None = None,
 ) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
     """An event loop, and the thread of its own that it runs on until it is stopped or the process
-    ends.
-
-    It waits with `selector`, and the whole of it runs within `around`.
+    ends: it waits with `selector`, and the whole of it runs within `around`.
     """
     loop = asyncio.SelectorEventLoop(selector) if selector else asyncio.new_event_loop()
 
@@ -271,6 +269,10 @@ class Aside(Protocol):
         """What `work` returns or raises; cancels it after so long, and raises TimeoutError."""
         ...
 
+    async def go(self, work: Callable[["Effects"], Coroutine[Any, Any, T]]) -> T:
+        """What `work` returns or raises, with the effects of where it runs."""
+        ...
+
     def close(self, last: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
         """Do what is `last`, where anything was done, and end."""
         ...
@@ -286,11 +288,16 @@ class LoopAside:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
+        return answer_of(self._begin(work()), seconds, self.effects.clock.monotonic)
+
+    async def go(self, work: Callable[["Effects"], Coroutine[Any, Any, T]]) -> T:
+        return await asyncio.wrap_future(self._begin(work(self.effects)))
+
+    def _begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         with self._starting:
             if self._loop is None:
                 self._loop, _ = loop_thread()
-            answer = asyncio.run_coroutine_threadsafe(work(), self._loop)
-        return answer_of(answer, seconds, self.effects.clock.monotonic)
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self, last: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
         """End the thread when it has done what is `last`; what is under way is cancelled."""
@@ -387,8 +394,7 @@ class Effects:
 
 def cache_directory() -> Path:
     """For what can be made again: $TIDELOG_CACHE, else `tidelog` in the user's cache."""
-    chosen = os.environ.get(CACHE_VARIABLE)
-    if chosen:
+    if chosen := os.environ.get(CACHE_VARIABLE):
         return Path(chosen).absolute()
     shared = os.environ.get("XDG_CACHE_HOME")
     return (Path(shared) if shared else Path.home() / ".cache") / "tidelog"

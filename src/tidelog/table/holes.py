@@ -36,6 +36,8 @@ _SPARE_SHARE: Final = 16
 _STAT_BLOCK_BYTES: Final = 512
 """The unit of `st_blocks`."""
 
+_fallocate: Final = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
+
 
 class Hole(NamedTuple):
     """A part of a table's file that a read has missed."""
@@ -123,10 +125,9 @@ def make_placeholder(path: Path, size: int) -> None:
     with failures(path.parent), path.open("xb") as file:
         file.truncate(size)
         # Not Python's own call, which writes to each block where the file system cannot do it.
-        fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
-        if fallocate is None or not size:
+        if _fallocate is None or not size:
             return
-        failed = fallocate(file.fileno(), 0, ctypes.c_int64(0), ctypes.c_int64(size))
+        failed = _fallocate(file.fileno(), 0, ctypes.c_int64(0), ctypes.c_int64(size))
         if failed and (number := ctypes.get_errno()) == errno.ENOSPC:
             raise OSError(number, os.strerror(number), str(path))
 

@@ -20,13 +20,13 @@ from tests.simulator.machine.loop import OWNER, VirtualLoop, run_virtual
 from tidelog import StoreUnreachableError
 from tidelog.concurrency import to_end
 from tidelog.effects import Effects, InlineOffload
-from tidelog.state.recovery import partial_file
+from tidelog.state.recovery import pacing, partial_file
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 EPOCH_MS = 1_700_000_000_000
-_TAIL_BYTES = 300
+_TAIL_BYTES, _RANGE_BYTES = 300, 1000
 """Enough to find where the tail of a file begins, and less than most tails."""
 _THREAD_S = 0.02
 """The longest time that most functions take in a simulated thread ..."""
@@ -117,7 +117,8 @@ def small_files() -> Iterator[None]:
     """Tables of a few rows arrive in as many parts as large ones, on disks that may be full, as the
     processes say that write them.
     """
-    write, least_bytes = os.pwrite, partial_file.TAIL_MINIMUM
+    write, sizes = os.pwrite, (partial_file.TAIL_MINIMUM, partial_file.RANGE_BYTES)
+    first_bytes = pacing.FIRST_BYTES
 
     def write_or_fail(file: int, data: Any, offset: int) -> int:
         process = OWNER.get()
@@ -127,11 +128,15 @@ def small_files() -> Iterator[None]:
             raise OSError(errno.ENOSPC, "the disk is full (simulated)")
         return write(file, data, offset)
 
-    os.pwrite, partial_file.TAIL_MINIMUM = write_or_fail, _TAIL_BYTES  # type: ignore[misc]
+    os.pwrite = write_or_fail
+    partial_file.TAIL_MINIMUM, partial_file.RANGE_BYTES = _TAIL_BYTES, _RANGE_BYTES  # type: ignore[misc]
+    pacing.FIRST_BYTES = (_RANGE_BYTES, _RANGE_BYTES)  # type: ignore[misc]
     try:
         yield
     finally:
-        os.pwrite, partial_file.TAIL_MINIMUM = write, least_bytes  # type: ignore[misc]
+        os.pwrite = write
+        partial_file.TAIL_MINIMUM, partial_file.RANGE_BYTES = sizes  # type: ignore[misc]
+        pacing.FIRST_BYTES = first_bytes  # type: ignore[misc]
 
 
 class SimulatedThreads(InlineOffload):
@@ -180,7 +185,7 @@ class SimulatedAside:
     """
 
     def __init__(self, process: Process, effects: Effects) -> None:
-        self._process = process
+        self._process, self._beside = process, effects
         self.effects = replace(effects, offload=InlineOffload())
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
@@ -196,6 +201,9 @@ class SimulatedAside:
         finally:
             asyncio._set_running_loop(outer)
             self._process.busy_until = inner.time()
+
+    async def go(self, work: Callable[[Effects], Coroutine[Any, Any, T]]) -> T:
+        return await work(self._beside)
 
     def close(self, last: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
         """Nothing is open."""

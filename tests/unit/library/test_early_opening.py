@@ -12,6 +12,7 @@ import pytest
 from tests.support.early_starts import EARLY, SMALL_BLOCKS
 from tests.unit.library.conftest import NEVER, opened
 from tidelog import CheckpointConfig, FlushConfig, JobConfig, MaterializeConfig
+from tidelog.effects import Offload
 from tidelog.library.database import Database
 from tidelog.state.recovery.partial_file import PartialFile
 from tidelog.storage.port import ObjectStore
@@ -25,14 +26,16 @@ EARLY_CONFIG = JobConfig(
 @pytest.fixture
 def released(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Set: whole files of tables arrive from now on."""
-    released, content = threading.Event(), PartialFile.content
+    released, fetch = threading.Event(), PartialFile.fetch_rest
 
-    async def later(file: PartialFile, store: ObjectStore) -> bytes:
+    async def later(
+        file: PartialFile, store: ObjectStore, offload: Offload, arrived: Callable[[int], None]
+    ) -> None:
         while not released.is_set():
             await asyncio.sleep(0.01)
-        return await content(file, store)
+        await fetch(file, store, offload, arrived)
 
-    monkeypatch.setattr(PartialFile, "content", later)
+    monkeypatch.setattr(PartialFile, "fetch_rest", later)
     yield released
     released.set()
 

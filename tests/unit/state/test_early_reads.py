@@ -2,7 +2,10 @@
 
 from tidelog.changelog.change import prefix_end
 from tidelog.checkpoint.manifest import StateInfo
+from tidelog.ids import KeyGroup
+from tidelog.state.key_groups import KeyGroupRange, encode_key, key_group
 from tidelog.state.recovery.reads import KeyReads
+from tidelog.state.registry import POSITIONS
 
 STATES = [
     StateInfo(0, "sum", "value", ("sum long",)),
@@ -32,7 +35,16 @@ def test_a_row_in_memory_is_not_fetched() -> None:
     assert keys == [GROUP + state(0) + b"b"]
 
 
-def test_the_first_look_at_timers_begins_in_each_key_group() -> None:
-    reads = KeyReads(STATES).of_timers([GROUP, b"\x00\x08"])
-    assert reads.keys == []
-    assert [lower for lower, _ in reads.ranges] == [GROUP + state(2), b"\x00\x08" + state(2)]
+def test_what_is_read_before_the_first_record_is_the_timers_of_all_groups_and_the_positions() -> (
+    None
+):
+    reads = KeyReads([*STATES, StateInfo(5, POSITIONS, "map", ("p binary", "q binary"))])
+    no_key = encode_key(None)
+    group = key_group(no_key, 16)
+    groups = KeyGroupRange(group, KeyGroup(group + 1))
+    ranges = reads.at_start(groups, 16)
+    first, second = groups.encoded()
+    prefixes = [first + state(2), second + state(2), first + state(5) + no_key]
+    assert ranges == [(prefix, prefix_end(prefix)) for prefix in prefixes]
+    others = KeyGroupRange(KeyGroup(group + 1), KeyGroup(group + 1))
+    assert [lower for lower, _ in reads.at_start(others, 16)] == [second + state(2)]

@@ -192,10 +192,11 @@ class LocalSubtasks:
         """A task's whole life: its loop with its materializer, then the release of its state."""
         materializer, backend = self.states.subtasks[task.id].materializer, task.parts.backend
         if backend.hydration is not None:
-            from tidelog.state.recovery.reads import KeyReads  # noqa: PLC0415  # few starts
+            from tidelog.state.recovery.reads import FIRST_ROWS, KeyReads  # noqa: PLC0415  # few starts
 
-            timers = KeyReads(backend.registry.infos()).of_timers(backend.owned.encoded())
-            await backend.hydration.ensure([], timers.ranges)
+            reads = KeyReads(backend.registry.infos())
+            ranges = reads.at_start(backend.owned, backend.key_groups)
+            await backend.hydration.ensure([], ranges, FIRST_ROWS)
         if materializer is None:
             await task.run()
         else:

@@ -6,7 +6,7 @@ that was opened for a subtask is closed once, when it exits or when the job ends
 
 import logging
 import shutil
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -35,6 +35,7 @@ from tidelog.table.port import Table, TableFactory
 if TYPE_CHECKING:
     from tidelog.state.recovery.hydration import Hydration, TableHydration
     from tidelog.state.recovery.restorer import RestoredSubtask
+    from tidelog.state.recovery.serving import Serving
 
 logger = logging.getLogger(__name__)
 
@@ -123,7 +124,7 @@ class SubtaskStates:
                 directory=self.start.directory,
                 factory=lambda task: self._factory(subtasks[task]),
                 descriptors={} if plan.resumption.origin else self.start.history.descriptors,
-                hydration=lambda task: self.hydration if task in hydrated else None,
+                serving=hydrated.get,
             )
         self.progress.finish()
         if plan.resumption.origin is None:
@@ -138,15 +139,15 @@ class SubtaskStates:
 
     def _hydrated(
         self, states: Mapping[SubtaskId, SubtaskState], vertices: Mapping[SubtaskId, Vertex]
-    ) -> Set[SubtaskId]:
-        """The subtasks whose tables serve before they are whole."""
+    ) -> "Mapping[SubtaskId, Serving]":
+        """What opens the tables that serve before they are whole, by their subtasks."""
         start = self.start
         if start.config.restore.begin != "at-once":
-            return frozenset()
+            return {}
         from tidelog.runtime.subtasks.serving import is_small, refusal  # noqa: PLC0415  # few starts
 
         if is_small(start, states.values()):
-            return frozenset()
+            return {}
         hydrated: set[SubtaskId] = set()
         reasons: dict[str, str | None] = {}
         for task in states:
@@ -161,17 +162,25 @@ class SubtaskStates:
                     Event.TABLES_LOADED_FIRST.log(logger, operator=vertex.id, reason=reason)
             if reasons[vertex.id] is None:
                 hydrated.add(task)
-        if hydrated:
-            from tidelog.state.recovery.hydration import Hydration  # noqa: PLC0415  # few starts
+        if not hydrated:
+            return {}
+        from tidelog.state.recovery.file_store import FileStore  # noqa: PLC0415  # few starts
+        from tidelog.state.recovery.hydration import Hydration  # noqa: PLC0415
+        from tidelog.state.recovery.reads import KeyReads  # noqa: PLC0415
+        from tidelog.state.recovery.serving import Serving  # noqa: PLC0415
 
-            self.hydration = Hydration(
-                start.objects,
-                start.effects,
-                self.progress,
-                start.directory / "placeholders",
-                start.config.restore.concurrency,
-            )
-        return hydrated
+        hydration = self.hydration = Hydration.of(
+            FileStore(start.objects, start.effects),
+            self.progress,
+            start.directory / "placeholders",
+            start.config.restore.concurrency,
+            start.copies,
+        )
+        serving: dict[SubtaskId, Serving] = {}
+        for task in hydrated:
+            reads = KeyReads(start.registries[task.operator].infos())
+            serving[task] = Serving(hydration, reads, start.config.key_groups)
+        return serving
 
     async def _create(self, vertex: Vertex, task: SubtaskId) -> None:
         """An empty table, away from the event loop: RocksDB waits for the disk meanwhile."""

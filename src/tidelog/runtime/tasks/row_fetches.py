@@ -5,8 +5,9 @@ its rows is not known waits as it is read.
 """
 
 import asyncio
+from collections.abc import AsyncIterator
 from itertools import filterfalse
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidelog.runtime.channels.gate import Gate
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
@@ -18,44 +19,67 @@ _LOOK_S: Final = 0.01
 _BUFFERS: Final = 3
 """Buffers that there is room for: the rows of all that wait are fetched side by side."""
 
+_RECORDS: Final = 128
+"""Records of a buffer that are handled together: they wait for the rows of so many alone."""
+
+
+class _Fetched(NamedTuple):
+    part: KeyedBatch
+    task: "asyncio.Task[None]"
+
 
 class RowFetches:
     """The fetches for the buffers of one task."""
 
     def __init__(self, parts: TaskParts, gate: Gate) -> None:
         self._parts, self._gate = parts, gate
-        self._ahead = max(0, _BUFFERS // len(gate.channels) - 1)
-        gate.widen(self._ahead)
+        self._most_ahead = max(0, _BUFFERS // len(gate.channels) - 1)
+        self._ahead = 0
         self._backend = parts.backend
         assert parts.backend.hydration is not None
         self._hydration = parts.backend.hydration
         self._hydration.notify(gate.wake)  # which delivers nothing while the table is stalled
-        self._begun: dict[int, tuple[KeyedBatch, asyncio.Task[None]]] = {}
+        self._begun: dict[int, tuple[KeyedBatch, list[_Fetched]]] = {}
         """By the identity of a buffer, which cannot be another's as long as it is here."""
 
-    async def for_batch(self, batch: Batch) -> "RowFetches | None":
-        """Return when the rows of a buffer are here; those of buffers that wait are on their way.
-
-        None: the table is whole, and nothing more is to be fetched. Raises what reads raise.
-        """
+    def are_over(self) -> bool:
+        """Whether nothing more is to be fetched; then no more buffers wait than usually."""
         if self._hydration.is_whole:
-            self._gate.widen(-self._ahead)
-            return None
-        if isinstance(batch, KeyedBatch):
-            task = self._fetched(batch)
+            self._look_ahead(0)
+        return self._hydration.is_whole
+
+    def _look_ahead(self, buffers: int) -> None:
+        """Have room for so many more buffers in each channel than there usually is."""
+        if buffers != self._ahead:
+            self._gate.widen(buffers - self._ahead)
+            self._ahead = buffers
+
+    async def ready(self, batch: Batch) -> AsyncIterator[Batch]:
+        """The records of a buffer in parts, each when its rows are here; those of buffers that
+        wait are on their way. Raises what reads raise.
+        """
+        if not isinstance(batch, KeyedBatch):
+            yield batch
+            return
+        # What waits for the link delays barriers, and comes no sooner.
+        self._look_ahead(0 if self._hydration.is_short else self._most_ahead)
+        for part, task in self._fetched(batch):
             with self._parts.output.work.waiting():
                 while not task.done():
                     for upcoming in self._gate.waiting_batches():
                         self._fetched(upcoming)
                     await asyncio.wait([task], timeout=_LOOK_S)
                 await asyncio.shield(task)  # others may wait for the same parts
-            del self._begun[id(batch)]
-        return self
+            yield part
+        del self._begun[id(batch)]
 
-    def _fetched(self, batch: KeyedBatch) -> "asyncio.Task[None]":
-        """The fetch for a buffer, which begins with the first call."""
+    def _fetched(self, batch: KeyedBatch) -> "list[_Fetched]":
+        """The fetches for a buffer, which begin with the first call."""
         if id(batch) not in self._begun:
-            self._begun[id(batch)] = batch, self._hydration.begin(self._fetch(batch))
+            starts = range(0, len(batch), _RECORDS)
+            parts = [batch.part(start, min(start + _RECORDS, len(batch))) for start in starts]
+            begin, fetch = self._hydration.begin, self._fetch
+            self._begun[id(batch)] = batch, [_Fetched(part, begin(fetch(part))) for part in parts]
         return self._begun[id(batch)][1]
 
     async def _fetch(self, batch: KeyedBatch) -> None:

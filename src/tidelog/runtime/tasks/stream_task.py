@@ -244,9 +244,11 @@ class StreamTask(Task):
                 channel.record(in_flight.checkpoint, in_flight.recorder(input_channel.id))
 
     async def _handle_input(self, batch: Batch) -> None:
-        if self._row_fetches is not None:
-            self._row_fetches = await self._row_fetches.for_batch(batch)
-        await super()._handle_input(batch)
+        if self._row_fetches is None or self._row_fetches.are_over():
+            await super()._handle_input(batch)
+            return
+        async for part in self._row_fetches.ready(batch):
+            await super()._handle_input(part)
 
     async def _resume(self) -> None:
         if self._advancing is not None:

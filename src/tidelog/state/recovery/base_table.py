@@ -31,7 +31,8 @@ from tidelog.table.rocksdb_factory import RocksTableFactory
 from tidelog.table.rocksdb_options import RocksDBConfig
 
 if TYPE_CHECKING:
-    from tidelog.state.recovery.hydration import Hydration, TableHydration
+    from tidelog.state.recovery.hydration import TableHydration
+    from tidelog.state.recovery.serving import Serving
 
 _COPY_ROWS: Final = 1 << 16
 """Rows copied at a time: enough for a table to ingest them as a file."""
@@ -68,7 +69,7 @@ class TableFiles:
     """Where files lie that several tables need; None: each table fetches its own."""
     descriptors: Mapping[str, Descriptor] = field(default_factory=dict)
     """Descriptors that the caller has read already, by object name; others are fetched."""
-    hydration: "Hydration | None" = None
+    serving: "Serving | None" = None
     """Opens tables before their files are here; None: they are loaded whole first."""
     _staged: dict[str, "asyncio.Task[Path]"] = field(default_factory=dict)
     _fetches: SharedTasks = field(default_factory=SharedTasks)
@@ -107,13 +108,13 @@ class TableFiles:
             return await run(factory.restore, directory)
 
     async def base(
-        self, descriptor: Descriptor, factory: TableFactory, directory: Path
+        self, descriptor: Descriptor, factory: TableFactory, directory: Path, state: SubtaskState
     ) -> "BaseTable":
         """As `open`, the table that a subtask goes on with; it may serve before it is whole."""
-        if self.hydration is None or factory.serve is None:
+        if self.serving is None or factory.serve is None:
             return BaseTable(await self.open(descriptor, factory, directory))
         with self.progress.timings.open:
-            served = await self.hydration.open(descriptor, factory.serve, directory)
+            served = await self.serving.open(descriptor, factory.serve, directory, state)
         return BaseTable(served.table, hydration=served)
 
     async def _place(self, file: TableObject, path: Path) -> None:
@@ -202,7 +203,7 @@ async def open_base_table(
     parts = list(map(_Part, layers, read))
     descriptors = {ref.descriptor: part.descriptor for ref, part in zip(refs, parts, strict=True)}
     if state.inherited:
-        return await _Merge(files, factory, directory, what).build(parts, descriptors)
+        return await _Merge(files, factory, directory, what, state).build(parts, descriptors)
     (part,) = parts
     if part.descriptor.table != factory.kind:
         raise RestoreError(
@@ -211,7 +212,7 @@ async def open_base_table(
             found=f"kind {part.descriptor.table!r}",
             action=f"run the job with --table {part.descriptor.table}",
         )
-    base = await files.base(part.descriptor, factory, directory)
+    base = await files.base(part.descriptor, factory, directory, state)
     return replace(base, files_by_name=part.files_by_name, descriptors=descriptors)
 
 
@@ -244,6 +245,7 @@ class _Merge:
     factory: TableFactory
     directory: Path
     what: str
+    state: SubtaskState
 
     async def build(
         self, parts: Sequence[_Part], descriptors: Mapping[str, Descriptor]
@@ -279,7 +281,7 @@ class _Merge:
     async def _base(self, base: _Part | None) -> BaseTable:
         if base is None:
             return BaseTable(self.factory.create(self.directory))
-        opened = await self.files.base(base.descriptor, self.factory, self.directory)
+        opened = await self.files.base(base.descriptor, self.factory, self.directory, self.state)
         with self.files.progress.timings.open:
             await self.files.effects.offload.run(opened.table.clip, base.lower, base.upper)
         return opened

@@ -21,7 +21,7 @@ from tidelog.table.holes import FilePart
 logger = logging.getLogger(__name__)
 
 _PARTS_IN_A_CALL: Final = 32
-"""A call takes the time of its slowest request."""
+_BYTES_IN_A_CALL: Final = 1 << 19
 _GAP: Final = 16 << 10
 """Parts of a file that are no further apart are one request: so much passes the link in less time
 than a request takes the processor."""
@@ -37,44 +37,66 @@ class Part(NamedTuple):
     offset: int | None
     """None: the tail of the file."""
     length: int
+    """Of a tail 0 where nothing is known of it."""
 
 
 Call = Sequence[Part]
-"""Parts that are fetched together: the tail of a file, or parts of the data of some."""
+"""Parts that are fetched together: tails of files, or parts of their data."""
 
 
 def in_calls(parts: Iterable[Part]) -> list[Call]:
-    """Parts by the calls that fetch them."""
-    calls: list[Call] = []
+    """Parts by the calls that fetch them: tails in their order, then others by their places."""
+    tails: list[Part] = []
     data: list[Part] = []
     for part in parts:
-        if part.offset is None:
-            calls.append((part,))
-        else:
-            data.append(part)
+        (tails if part.offset is None else data).append(part)
     data.sort(key=lambda part: (part.file.object.object, part.offset))
-    starts = range(0, len(data), _PARTS_IN_A_CALL)
-    return calls + [data[start : start + _PARTS_IN_A_CALL] for start in starts]
+    calls: list[list[Part]] = []
+    for some in (tails, data):
+        size = _BYTES_IN_A_CALL
+        for part in some:
+            if size >= _BYTES_IN_A_CALL or len(calls[-1]) == _PARTS_IN_A_CALL:
+                calls.append([])
+                size = 0
+            calls[-1].append(part)
+            size += part.length or part.file.tail_guess()
+    return list(calls)
 
 
-async def read_call(call: Call, store: ObjectStore, offload: Offload, ahead: int = 0) -> None:
-    """Fetch parts and write them, each with at least `ahead` bytes from its beginning on."""
+async def read_call(
+    call: Call,
+    store: ObjectStore,
+    offload: Offload,
+    writing: asyncio.Lock,
+    ahead: int = 0,
+    patience_s: float | None = None,
+) -> list[Part]:
+    """Fetch parts and write them, each with at least `ahead` bytes from its beginning on.
+
+    Returns what has not come in so many seconds, and is to be asked for again.
+    """
     spans: list[_Span] = []
     for file, offset, length in call:
+        size = file.object.size
         if offset is None:
-            await file.read_tail(store)
-        elif length == file.object.size:
-            file.complete(await file.content(store))
+            if file.tail_start is None:
+                spans.append(_Span(file, size - (length or file.tail_guess()), size, is_tail=True))
+        elif length == size:
+            await file.fetch_rest(store, offload, lambda _: None)
+            await offload.run_to_end(file.complete)
         elif not file.is_whole:
-            end = min(offset + max(length, ahead), file.object.size)
+            end = min(offset + max(length, ahead), size)
             if spans and spans[-1].file is file and offset - spans[-1].end <= _GAP:
                 spans[-1] = spans[-1]._replace(end=max(spans[-1].end, end))
             else:
                 spans.append(_Span(file, offset, end))
-    if spans:
-        contents = await _contents(spans, store)
-        # In a thread of its own: those of the pool check the files that arrive.
-        await to_end(offload.wait(_write, spans, contents))
+    if not spans:
+        return []
+    contents = await _contents(spans, store, patience_s)
+    # In a thread of its own: those of the pool check the files that arrive. One after the other:
+    # each write gives the interpreter away, and many threads that want it back hinder all.
+    async with writing:
+        return await to_end(offload.wait(_write, spans, contents))
 
 
 @contextmanager
@@ -96,21 +118,33 @@ class _Span(NamedTuple):
     file: PartialFile
     start: int
     end: int
+    is_tail: bool = False
 
 
-async def _contents(spans: Sequence[_Span], store: ObjectStore) -> Sequence[bytes]:
-    parts = [ObjectPart(file.object.object, start, end - start) for file, start, end in spans]
+async def _contents(
+    spans: Sequence[_Span], store: ObjectStore, patience_s: float | None
+) -> Sequence[bytes | None]:
+    parts = [ObjectPart(file.object.object, start, end - start) for file, start, end, _ in spans]
     try:
-        return await store.get_parts(parts)
+        return await store.get_parts(parts, patience_s)
     except ObjectNotFoundError:
         # One by one it is known which.
-        return [await file.read(store, start, end - start) for file, start, end in spans]
+        return [await file.read(store, start, end - start) for file, start, end, _ in spans]
 
 
-def _write(spans: Sequence[_Span], contents: Sequence[bytes]) -> None:
+def _write(spans: Sequence[_Span], contents: Sequence[bytes | None]) -> list[Part]:
+    """Returns what is not here yet."""
+    left: list[Part] = []
     written: dict[PartialFile, list[FilePart]] = {}
-    for (file, start, end), content in zip(spans, contents, strict=True):
+    for (file, start, end, is_tail), content in zip(spans, contents, strict=True):
+        if content is None:
+            left.append(Part(file, None if is_tail else start, end - start))
+            continue
         file.check_length(start, end - start, content)
-        written.setdefault(file, []).append(FilePart(start, content))
+        if not is_tail:
+            written.setdefault(file, []).append(FilePart(start, content))
+        elif needed := file.write_tail(content):
+            left.append(Part(file, None, needed))
     for file, parts in written.items():
         file.write(parts)
+    return left

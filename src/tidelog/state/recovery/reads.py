@@ -4,11 +4,15 @@ Only what is read early has to be right for speed; a row that is not named here 
 is read.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from itertools import product, starmap
+from operator import add
 from typing import Final, NamedTuple
 
 from tidelog.changelog.change import prefix_end
 from tidelog.checkpoint.manifest import StateInfo
+from tidelog.state.key_groups import KeyGroupRange, encode_key, key_group
+from tidelog.state.registry import POSITIONS
 
 _ONE_ROW: Final = frozenset({"value", "aggregate", "sessions", "count-window"})
 """Kinds of states that have one row for a key."""
@@ -36,10 +40,13 @@ class KeyReads:
         self._one_row: list[bytes] = []
         self._rows: list[bytes] = []
         self._by_time: list[bytes] = []
+        self._positions: list[bytes] = []
         for info in states:
             state = info.id.to_bytes(2, "big")
             if info.kind in _ONE_ROW:
                 self._one_row.append(state)
+            elif info.name == POSITIONS:
+                self._positions.append(state)
             elif info.kind == _TIMERS and info.name.endswith(_BY_TIME):
                 self._by_time.append(state)
             elif info.kind in _ROWS or info.kind == _TIMERS:
@@ -59,11 +66,13 @@ class KeyReads:
                 reads.ranges.append((prefix, prefix_end(prefix)))
         return reads
 
-    def of_timers(self, groups: Sequence[bytes]) -> Reads:
-        """For the first look at the timers of these key groups."""
-        reads = Reads([], [])
-        for state in self._by_time:
-            for group in groups:
-                prefix = group + state
-                reads.ranges.append((prefix, prefix_end(prefix)))
-        return reads
+    def at_start(self, groups: KeyGroupRange, key_groups: int) -> list[tuple[bytes, bytes]]:
+        """The ranges that are looked at before the first record: the timers of these of all key
+        groups, and the positions of a program.
+        """
+        prefixes = list(starmap(add, product(groups.encoded(), self._by_time)))
+        no_key = encode_key(None)
+        group = key_group(no_key, key_groups)
+        if group in groups:
+            prefixes += [group.to_bytes(2, "big") + state + no_key for state in self._positions]
+        return [(prefix, prefix_end(prefix)) for prefix in prefixes]

@@ -29,7 +29,8 @@ from tidelog.storage.port import ObjectStore
 from tidelog.table.port import Table, TableFactory
 
 if TYPE_CHECKING:
-    from tidelog.state.recovery.hydration import Hydration, TableHydration
+    from tidelog.state.recovery.hydration import TableHydration
+    from tidelog.state.recovery.serving import Serving
 
 _LOG_REQUESTS: Final = 4
 """Requests for log at a time for each one for a table file: segments are small, so what counts is
@@ -65,12 +66,12 @@ async def restore_subtasks(
     directory: Path,
     factory: Callable[[SubtaskId], TableFactory],
     descriptors: Mapping[str, Descriptor],
-    hydration: "Callable[[SubtaskId], Hydration | None]" = lambda _: None,
+    serving: "Callable[[SubtaskId], Serving | None]" = lambda _: None,
 ) -> dict[SubtaskId, RestoredSubtask]:
     """Restore these subtasks side by side within `memory`; when one fails none stays open.
 
     `descriptors` are those that the caller has read already, by object name; others are fetched.
-    `hydration` opens the tables of an operator before they are whole; None: they are whole first.
+    `serving` opens the tables of an operator before they are whole; None: they are whole first.
     """
     # What is read again is held by the shared log: a cache of the reader would only take memory.
     log = _shared_log(store, effects, progress, config.shared_by(1, memory))
@@ -91,7 +92,7 @@ async def restore_subtasks(
                 staging,
                 log,
                 descriptors,
-                hydration(task),
+                serving(task),
             )
         restoring[task] = asyncio.ensure_future(
             restorers[staging].restore(state, directory / str(task), str(task))
@@ -127,7 +128,7 @@ class Restorer:
     """Where the log is read that several subtasks need; None: each reads alone."""
     descriptors: Mapping[str, Descriptor] = field(default_factory=dict)
     """Descriptors that the caller has read already, by object name; others are fetched."""
-    hydration: "Hydration | None" = None
+    serving: "Serving | None" = None
     """Opens tables before their files are here; None: they are loaded whole first."""
     _files: TableFiles = field(init=False)
 
@@ -140,7 +141,7 @@ class Restorer:
             permits,
             self.staging,
             self.descriptors,
-            self.hydration,
+            self.serving,
         )
 
     async def close(self) -> None:
