@@ -41,8 +41,8 @@ from tidelog_bench.experiment import Trial
 from tidelog_bench.store import LatencyProfile, ModelledStore
 
 _LOOK_S: Final = 0.02
-_STORE_THREADS: Final = 16
-"""A library for a store has threads of its own."""
+_STORE_THREADS: Final = 4
+"""A library for a store has threads of its own, which do not need the interpreter, as these do."""
 _MARKS: Final = (BUFFER, 8_192, 65_536)
 """The records whose moments are figures."""
 

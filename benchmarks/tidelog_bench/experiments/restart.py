@@ -32,7 +32,7 @@ _LARGE: Final[dict[str, Any]] = {
     "warm_records": 600_000,
     "records": 600_000,
 }
-_LARGEST: Final = _LARGE | {"state_gb": 10}
+_LARGEST: Final = _LARGE | {"state_gb": 10, "warm_records": 1_500_000}
 _STATES: Final = {
     Size.QUICK: (_SMALL,),
     Size.STANDARD: (_SMALL, _LARGE),
