@@ -80,7 +80,7 @@ class StateSize:
 
     @property
     def name(self) -> str:
-        return f"{self.use}-{self.state_gb}-gb-{self.log_changes}"
+        return f"{self.use}-{self.state_gb:g}-gb-{self.log_changes}"
 
     def directory(self) -> Path:
         """The store of such a state, in the cache of the user; made by the first call."""

@@ -90,16 +90,14 @@ class PartFetches:
         return list(tasks)
 
     async def _fetch_call(self, call: Call) -> None:
-        effects, are_tails = self.store.effects, call[0].offset is None
-        left, attempts = call, self._patience.attempts()
+        store, offload = self.store.store, self.store.effects.offload
+        left, attempts, are_tails = call, self._patience.attempts(), call[0].offset is None
         async with self._tail_permits if are_tails else self._permits:
             while left:
                 # Tails are many bytes: what takes long then is the link.
                 seconds, asked = None if are_tails else next(attempts), len(left)
-                read = partial(
-                    read_call, left, self.store.store, effects.offload, patience_s=seconds
-                )
-                left = await self.store.patiently(partial(read, writing=self._writing))
+                read = partial(read_call, left, store, offload, self._writing, 0, seconds)
+                left = await self.store.patiently(read)
                 if seconds is not None:
                     self._patience.seen(asked, len(left))
         self.progress.blocks += 0 if are_tails else len(call)
