@@ -65,11 +65,11 @@ class RestoreConfig:
         when="Raise it, with `memory`, when long logs change the same keys over and over.",
     )
     begin: Begin = option(
-        "when-whole",
+        "at-once",
         Choice(get_args(Begin)),
         "When a job handles records again: while its tables arrive, with what a record needs "
         "fetched first, or when all tables are whole.",
-        when="at-once where a restart must not wait for its state.",
+        when="when-whole for a job that scans keys or maps much, or must begin at full speed.",
     )
     whole_bytes: int = option(
         64 << 20,
