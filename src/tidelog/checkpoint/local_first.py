@@ -88,6 +88,10 @@ class LocalFirstStore:
         """Names of the objects that have a copy; of a worker, that it has made one of."""
         return frozenset(self._copies)
 
+    def has_copy(self, name: str) -> bool:
+        """Whether there is a copy, of this process or of another worker."""
+        return name in self._copies or name in self._shared
+
     def status(self) -> local_copies.LocalCopiesStatus:
         """The figures now; those of a parent and its workers add up to those of the job."""
         total = sum(self._copies.values())
@@ -130,7 +134,7 @@ class LocalFirstStore:
         self, parts: Sequence[ObjectPart], patience_s: float | None = None
     ) -> Sequence[bytes | None]:
         """From the copies one by one; in one call where there is none."""
-        if any(part.name in self._copies or part.name in self._shared for part in parts):
+        if any(self.has_copy(part.name) for part in parts):
             return await get_each(self, parts, patience_s)
         contents = await self._inner.get_parts(parts, patience_s)
         sizes = [len(content) for content in contents if content is not None]
@@ -194,7 +198,7 @@ class LocalFirstStore:
         await self._inner.close()
 
     async def _local(self, name: str, start: int, length: int | None) -> bytes | None:
-        if name not in self._copies and name not in self._shared:
+        if not self.has_copy(name):
             return None
         checked = self._checked.get(name)
         if checked is not None:

@@ -119,7 +119,7 @@ class FileFetches:
         offload, name = self.store.effects.offload, file.object.object
         async with self._checks:
             await offload.run_to_end(file.complete)
-        if self.copies is not None and name not in self.copies.copies:
+        if self.copies is not None and not self.copies.has_copy(name):
             await self.copies.keep_file(name, file.path)
         await offload.run(file.path.unlink, True)
         for served in self.arrivals.arrived(file):
