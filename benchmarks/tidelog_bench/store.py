@@ -331,7 +331,7 @@ class ModelledStore:
         await self._away(self._waited(latency_s, size))
 
     def _latencies_s(self, kind: Kind, count: int) -> Sequence[float]:
-        """Of so many requests, which are counted."""
+        """The latencies of the next `count` requests of a kind, in seconds; counts the requests."""
         first = self.requests[kind]
         self.requests[kind] = first + count
         return [self.profile.latency_s(kind, first + number) for number in range(count)]

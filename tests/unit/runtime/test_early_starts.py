@@ -26,7 +26,7 @@ from tests.support.pipelines import Outside
 from tests.unit.verify.stores import with_objects
 from tidelog import JobRunner, MaterializeConfig, RestoreConfig, open_store
 from tidelog.effects import Offload
-from tidelog.errors import CorruptObjectError, StoreFullError
+from tidelog.errors import CorruptObjectError, StoreFullError, StoreUnreachableError
 from tidelog.runtime.status.observe import status_of
 from tidelog.state.recovery.partial_file import PartialFile
 from tidelog.storage.memory import MemoryStore
@@ -261,6 +261,19 @@ def test_records_wait_for_a_store_that_is_away(held: Held, logged: Logged) -> No
         store.fail()
 
     check_while_held(held, store, sink, go_away)
+
+
+def test_a_start_fails_when_the_store_of_its_tables_is_away(held: Held) -> None:
+    objects, sink = restored()
+    store = SteerableStore(objects)
+    store.fail(Fault(FaultKind.FAIL, "get", TABLES))
+
+    async def run() -> None:
+        async with started(store, sink, Fed()):
+            raise AssertionError("it must not start")
+
+    with pytest.raises(StoreUnreachableError, match=TABLES):
+        asyncio.run(run())
 
 
 def test_what_records_wait_for_is_named_while_they_wait(

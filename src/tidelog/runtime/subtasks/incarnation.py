@@ -191,12 +191,9 @@ class LocalSubtasks:
     async def _live(self, task: Task) -> None:
         """A task's whole life: its loop with its materializer, then the release of its state."""
         materializer, backend = self.states.subtasks[task.id].materializer, task.parts.backend
-        if backend.hydration is not None:
-            from tidelog.state.recovery.reads import FIRST_ROWS, KeyReads  # noqa: PLC0415  # few starts
-
-            reads = KeyReads(backend.registry.infos())
-            ranges = reads.at_start(backend.owned, backend.key_groups)
-            await backend.hydration.ensure([], ranges, FIRST_ROWS)
+        hydration = backend.hydration
+        if hydration is not None and hydration.first_reads is not None:
+            await asyncio.shield(hydration.first_reads)
         if materializer is None:
             await task.run()
         else:

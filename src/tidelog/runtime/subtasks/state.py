@@ -176,11 +176,11 @@ class SubtaskStates:
             start.config.restore.concurrency,
             start.copies,
         )
-        serving: dict[SubtaskId, Serving] = {}
-        for task in hydrated:
-            reads = KeyReads(start.registries[task.operator].infos())
-            serving[task] = Serving(hydration, reads, start.config.key_groups)
-        return serving
+        registries, key_groups = start.registries, start.config.key_groups
+        return {
+            task: Serving(hydration, KeyReads(registries[task.operator].infos()), key_groups)
+            for task in hydrated
+        }
 
     async def _create(self, vertex: Vertex, task: SubtaskId) -> None:
         """An empty table, away from the event loop: RocksDB waits for the disk meanwhile."""

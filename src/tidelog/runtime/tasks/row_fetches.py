@@ -46,6 +46,7 @@ class RowFetches:
         """Whether nothing more is to be fetched; then no more buffers wait than usually."""
         if self._hydration.is_whole:
             self._look_ahead(0)
+            self._begun.clear()
         return self._hydration.is_whole
 
     def _look_ahead(self, buffers: int) -> None:

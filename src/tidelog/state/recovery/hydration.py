@@ -47,6 +47,9 @@ good; without, it opens those that are read first, and a look-up takes a little 
 _TAILS_BYTES: Final = 64 << 20
 """... Where they are more than so many bytes it does not wait."""
 
+_FIRST_TAIL_S: Final = 0.5
+"""So long one tail is waited for, which tells how long the others are."""
+
 Range = tuple[bytes, bytes]
 """Row keys from the first to before the second."""
 
@@ -89,6 +92,8 @@ class TableHydration:
     parts: TableParts
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     """All files are here."""
+    first_reads: "asyncio.Task[None] | None" = None
+    """Fetches what the subtask looks at before its first record."""
     _was_stalled: bool = False
     on_whole: Callable[[], None] = lambda: None
 
@@ -183,7 +188,9 @@ class Hydration:
         concurrency: int,
         copies: "LocalFirstStore | None",
     ) -> "Hydration":
-        """Of no table yet; `concurrency` is the whole files that are fetched at a time."""
+        """A hydration before its first table is opened; `concurrency` is the number of whole files
+        that are fetched at a time.
+        """
         tasks = SharedTasks()
         parts = PartFetches(store, restore.hydration, tasks)
         files = FileFetches(store, restore.hydration, tasks, concurrency, copies)
@@ -246,7 +253,7 @@ class Hydration:
         if not newest_first:
             return True
         largest = max(newest_first, key=lambda file: file.object.size)
-        await self.parts.fetch([Part(largest, None, 0)])
+        await self.parts.fetch_tails([Part(largest, None, 0)], _FIRST_TAIL_S)
         tails = [Part(file, None, file.tail_guess(largest)) for file in newest_first]
         size = sum([length for _, _, length in tails])
         return await self.parts.fetch_tails(tails, TAILS_S if size <= _TAILS_BYTES else 0.0)

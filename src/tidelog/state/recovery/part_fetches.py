@@ -100,7 +100,8 @@ class PartFetches:
                 left = await self.store.patiently(read)
                 if seconds is not None:
                     self._patience.seen(asked, len(left))
-        self.progress.blocks += 0 if are_tails else len(call)
+        if not are_tails:
+            self.progress.blocks += len(call)
 
     def _fetched(self, call: Call, _: "asyncio.Task[None]") -> None:
         for part in call:

@@ -37,7 +37,7 @@ class Part(NamedTuple):
     offset: int | None
     """None: the tail of the file."""
     length: int
-    """Of a tail 0 where nothing is known of it."""
+    """In bytes; 0 for a tail of which the length is not known."""
 
 
 Call = Sequence[Part]

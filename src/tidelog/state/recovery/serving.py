@@ -19,7 +19,7 @@ class Serving:
     hydration: Hydration
     reads: KeyReads
     key_groups: int
-    """Of the job."""
+    """The number of key groups of the job."""
 
     async def open(
         self, descriptor: Descriptor, serve: Serve, directory: Path, state: SubtaskState
@@ -28,5 +28,5 @@ class Serving:
         served = await self.hydration.open(descriptor, serve, directory)
         groups = KeyGroupRange(KeyGroup(state.first_key_group), KeyGroup(state.last_key_group))
         ranges = self.reads.at_start(groups, self.key_groups)
-        served.begin(served.ensure([], ranges, FIRST_ROWS))
+        served.first_reads = served.begin(served.ensure([], ranges, FIRST_ROWS))
         return served
